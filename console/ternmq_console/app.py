@@ -92,11 +92,11 @@ class _GuardedApp:
 
         async def send_with_headers(message: "Message") -> None:
             if message["type"] == "http.response.start":
-                said = list(message.get("headers", ()))
-                there = {name for name, _ in said}
+                headers = list(message.get("headers", ()))
+                there = {name for name, _ in headers}
                 own = _PAGE_HEADERS if is_page else _HEADERS
                 more = [(name.encode(), value.encode()) for name, value in own.items()]
-                message["headers"] = said + [(name, value) for name, value in more if name not in there]
+                message["headers"] = headers + [(name, value) for name, value in more if name not in there]
             await send(message)
 
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}

@@ -97,7 +97,7 @@ def test_lists_are_searched_while_one_types_and_renew_themselves(window: Visit, 
     for _ in range(3):
         assert site.request("POST", f"/topics/{name}/messages", {"text": "x"})[0] in (201, 429)
     window.page.clock.run_for(10_000)
-    expect(window.region("Who uses most").locator("tr").filter(has_text=name)).to_contain_text("its own")
+    expect(window.region("Largest uses").locator("tr").filter(has_text=name)).to_contain_text("its own")
     site.ask("DELETE", f"/quotas/topic/{name}")
 
 

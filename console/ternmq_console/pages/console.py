@@ -131,8 +131,8 @@ class ConsolePages:
             await self._desk.sign_in(HttpCaller(name, form.raw("secret"), client_host(request)))
         except NotSignedIn as refusal:
             await asyncio.sleep(_WRONG_S)
-            nobody = str(refusal) == NO_USERS
-            error = f"{NO_USERS}." if nobody else "No user of this server has that access key and secret."
+            has_no_users = str(refusal) == NO_USERS
+            error = f"{NO_USERS}." if has_no_users else "No user of this server has that access key and secret."
         except (BadForm, ServerBusy) as problem:
             error = f"{problem}."
         else:

@@ -125,20 +125,20 @@ async def show_new_group(
 
 async def create_group(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Create a group."""
-    asked: dict[str, Any] = {"name": form.text("name"), "fifo": form.is_set("fifo")}
-    asked |= read_settings(form, GROUP_SETTINGS, at_creation=True)
-    made = await asking.call_server("CreateGroup", group=asked)
-    asking.session.notice = f"Group {asked['name']} {'was created' if made.created else 'exists already'}."
-    return redirect_to(group_path(asked["name"]))
+    fields: dict[str, Any] = {"name": form.text("name"), "fifo": form.is_set("fifo")}
+    fields |= read_settings(form, GROUP_SETTINGS, at_creation=True)
+    answer = await asking.call_server("CreateGroup", group=fields)
+    asking.session.notice = f"Group {fields['name']} {'was created' if answer.created else 'exists already'}."
+    return redirect_to(group_path(fields["name"]))
 
 
 async def change_group(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Change a group by the form; empty fields stay as they are."""
     name = request.path_params["name"]
-    asked = (await asking.call_server("DescribeGroup", name=name)).group
+    group = (await asking.call_server("DescribeGroup", name=name)).group
     for field, value in read_settings(form, GROUP_SETTINGS).items():
-        setattr(asked, field, value)
-    await asking.call_server("UpdateGroup", group=asked)
+        setattr(group, field, value)
+    await asking.call_server("UpdateGroup", group=group)
     asking.session.notice = f"Group {name} was changed. Its clients learn of it within five minutes."
     return redirect_to(group_path(name))
 

@@ -106,8 +106,8 @@ async def build_plots(
 
 def read_hours(request: "Request") -> int:
     """Return the requested number of hours; the first of HOURS if it is none of them."""
-    asked = request.query_params.get("hours", "")
-    return next((hours for hours in HOURS if str(hours) == asked), HOURS[0])
+    hours_text = request.query_params.get("hours", "")
+    return next((hours for hours in HOURS if str(hours) == hours_text), HOURS[0])
 
 
 def _count_steps(history: "Message", hours: int) -> int:

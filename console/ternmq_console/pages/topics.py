@@ -116,16 +116,16 @@ async def show_new_topic(
 
 async def create_topic(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Create a topic."""
-    asked: dict[str, Any] = {"name": form.text("name")}
+    fields: dict[str, Any] = {"name": form.text("name")}
     kind = form.text("type") or "NORMAL"
     if kind == "MIXED":
-        asked |= {"type": MessageType.NORMAL, "mixed": True}
+        fields |= {"type": MessageType.NORMAL, "mixed": True}
     elif kind in TYPES:
-        asked["type"] = MessageType[kind]
-    asked |= read_settings(form, TOPIC_SETTINGS, at_creation=True)
-    made = await asking.call_server("CreateTopic", topic=asked)
-    asking.session.notice = f"Topic {asked['name']} {'was created' if made.created else 'exists already'}."
-    return redirect_to(topic_path(asked["name"]))
+        fields["type"] = MessageType[kind]
+    fields |= read_settings(form, TOPIC_SETTINGS, at_creation=True)
+    answer = await asking.call_server("CreateTopic", topic=fields)
+    asking.session.notice = f"Topic {fields['name']} {'was created' if answer.created else 'exists already'}."
+    return redirect_to(topic_path(fields["name"]))
 
 
 async def change_topic(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
@@ -140,8 +140,8 @@ async def purge_topic(request: "Request", asking: "PageContext", form: "PageForm
     """Remove the topic's messages, all or those before a time."""
     name = request.path_params["name"]
     form.check_confirmation(name)
-    asked = {"before": form.parse_time("before")} if form.is_set("before") else {}
-    purged = await asking.call_server("PurgeTopic", name=name, **asked)
+    fields = {"before": form.parse_time("before")} if form.is_set("before") else {}
+    purged = await asking.call_server("PurgeTopic", name=name, **fields)
     removed = sum(queue.after - queue.first for queue in purged.queues)
     asking.session.notice = f"{removed:,} messages of topic {name} were removed."
     return redirect_to(topic_path(name))

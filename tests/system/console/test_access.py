@@ -267,7 +267,7 @@ def test_the_open_server_has_quotas_and_no_users(window: Window, site: Site, nam
     assert "Quotas" in pages
     assert not {"Users", "Audit log"} & set(pages)
     window.follow("New quota")
-    assert "everybody is one user" in window.text
+    assert "all clients are one user" in window.text
     window.fill("What it is of", "topic")
     window.fill("Name", name)
     window.fill("Messages in flight", "7")

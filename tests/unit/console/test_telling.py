@@ -30,10 +30,10 @@ def test_the_one_broker_of_a_server_is_no_clusters() -> None:
 
 
 def test_what_was_not_counted_yet_is_not_nothing() -> None:
-    told = broker_facts.told_of(admin_pb2.BrokerLoad(messages_in=1.5, transactions=2))
+    told = broker_facts.reported_load(admin_pb2.BrokerLoad(messages_in=1.5, transactions=2))
     assert (told.messages, told.unfinished, told.timers, told.clock_skew) == (None, None, None, None)
     assert (told.messages_in, told.transactions) == (1.5, 2)
-    told = broker_facts.told_of(admin_pb2.BrokerLoad(messages=0, unfinished=3, timers=0, clock_skew=-0.25))
+    told = broker_facts.reported_load(admin_pb2.BrokerLoad(messages=0, unfinished=3, timers=0, clock_skew=-0.25))
     assert (told.messages, told.unfinished, told.timers, told.clock_skew) == (0, 3, 0, -0.25)
 
 

@@ -120,13 +120,13 @@ async def _find_quota(kind: str, name: str, asking: "PageContext") -> "Message |
 async def put_quota(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Set a quota by the form; an empty field means no limit."""
     del request
-    asked: dict[str, Any] = {"kind": form.text("kind"), "name": form.text("name")}
-    asked |= {each.name: each.parse_field(form) for each in LIMITS if form.is_set(each.name)}
+    fields: dict[str, Any] = {"kind": form.text("kind"), "name": form.text("name")}
+    fields |= {each.name: each.parse_field(form) for each in LIMITS if form.is_set(each.name)}
     if form.is_set("burst"):
-        asked["burst"] = form.parse_duration("burst")
-    made = await asking.call_server("PutQuota", quota=asked)
-    title = f"{asked['kind']}:{asked['name']}"
-    asking.session.notice = f"Quota {title} was {'created' if made.created else 'changed'}."
+        fields["burst"] = form.parse_duration("burst")
+    answer = await asking.call_server("PutQuota", quota=fields)
+    title = f"{fields['kind']}:{fields['name']}"
+    asking.session.notice = f"Quota {title} was {'created' if answer.created else 'changed'}."
     return redirect_to(HOME)
 
 

@@ -86,36 +86,36 @@ async def show_new_user(
 async def create_user(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Create a user."""
     name = form.text("name")
-    made = await asking.call_server("CreateUser", name=name, secret=form.raw("secret"), super=form.is_set("super"))
-    said = f"{'Super user' if made.user.super else 'User'} {name} was created."
-    return await _show_secret(request, asking, name, said, made.secret)
+    answer = await asking.call_server("CreateUser", name=name, secret=form.raw("secret"), super=form.is_set("super"))
+    change = f"{'Super user' if answer.user.super else 'User'} {name} was created."
+    return await _show_secret(request, asking, name, change, answer.secret)
 
 
 async def rotate_secret(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Give a user a new secret; the session continues if it is its own user."""
     name = request.path_params["name"]
-    asked: dict[str, Any] = {"overlap": form.parse_duration("overlap")} if form.is_set("overlap") else {}
-    rotated = await asking.call_server("RotateSecret", user=name, secret=form.raw("secret"), **asked)
+    fields: dict[str, Any] = {"overlap": form.parse_duration("overlap")} if form.is_set("overlap") else {}
+    rotated = await asking.call_server("RotateSecret", user=name, secret=form.raw("secret"), **fields)
     if name == asking.session.name:
         asking.session.secret = rotated.secret or form.raw("secret")
     return await _show_secret(request, asking, name, f"User {name} has a new secret.", rotated.secret)
 
 
-async def _show_secret(request: "Request", asking: "PageContext", name: str, said: str, secret: str) -> "Response":
+async def _show_secret(request: "Request", asking: "PageContext", name: str, change: str, secret: str) -> "Response":
     """Show a secret that the server created, on a page that is not cached; without one, redirect to the user."""
     if not secret:
-        asking.session.notice = said
+        asking.session.notice = change
         return redirect_to(user_path(name))
     return await render_page(
-        request, asking, "access/secret.html", title=f"Secret of {name}", name=name, said=said, secret=secret
+        request, asking, "access/secret.html", title=f"Secret of {name}", name=name, change=change, secret=secret
     )
 
 
 async def change_user(request: "Request", asking: "PageContext", form: "PageForm") -> "Response":
     """Change whether a user is a super user, and whether it is enabled."""
     name = request.path_params["name"]
-    asked = {field: form.text(field) == "yes" for field in ("super", "enabled") if form.is_set(field)}
-    changed = (await asking.call_server("UpdateUser", name=name, **asked)).user
+    fields = {field: form.text(field) == "yes" for field in ("super", "enabled") if form.is_set(field)}
+    changed = (await asking.call_server("UpdateUser", name=name, **fields)).user
     kind, state = "a super user" if changed.super else "an ordinary user", "enabled" if changed.enabled else "disabled"
     asking.session.notice = f"User {name} is {kind} now, and {state}."
     return redirect_to(user_path(name))

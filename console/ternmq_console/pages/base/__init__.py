@@ -1,1 +1,1 @@
-"""What all pages share: sessions, calls, forms and templates."""
+"""Code that all pages share: sessions, calls, forms and templates."""

@@ -56,17 +56,17 @@ def _options(setting: "Setting", field: "FormField", there: "Message") -> tuple[
 
 def read_settings(form: "PageForm", settings: "Iterable[Setting]", *, at_creation: bool = False) -> dict[str, Any]:
     """Return the settings that a form has as fields of the call; empty ones are left out. Raises BadForm."""
-    asked: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for each in settings:
         if (each.creation_form if at_creation else each.form) is None or not form.is_set(each.name):
             continue
         if isinstance(each.kind, Whole):
-            asked[each.name] = form.parse_integer(each.name, least=each.kind.least)
+            values[each.name] = form.parse_integer(each.name, least=each.kind.least)
         elif isinstance(each.kind, Span):
-            asked[each.name] = form.parse_duration(each.name)
+            values[each.name] = form.parse_duration(each.name)
         else:
-            asked[each.name] = form.text(each.name)
-    return asked
+            values[each.name] = form.text(each.name)
+    return values
 
 
 def setting_facts(settings: "Iterable[Setting]", there: "Message") -> "Iterator[tuple[str, str]]":

@@ -21,7 +21,7 @@ def permission_of(broker: "Message") -> str:
     return definition_pb2.Permission.Name(broker.permission)
 
 
-def told_of(load: "Message") -> BrokerLoad:
+def reported_load(load: "Message") -> BrokerLoad:
     """Convert the load that a broker reported last; figures that it has not counted yet are None."""
     counted = {name: getattr(load, name) for name in ("messages", "unfinished", "timers") if load.HasField(name)}
     return BrokerLoad(
@@ -37,7 +37,7 @@ def told_of(load: "Message") -> BrokerLoad:
 
 def is_drained(broker: "Message") -> bool:
     """Return whether the broker is draining and reported that it is empty."""
-    return broker.draining and has_nothing_to_lose(told_of(broker.load))
+    return broker.draining and has_nothing_to_lose(reported_load(broker.load))
 
 
 def is_async(broker: "Message") -> bool:

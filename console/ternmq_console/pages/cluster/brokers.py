@@ -88,8 +88,8 @@ async def drain_broker(request: "Request", asking: "PageContext", form: "PageFor
     name = request.path_params["name"]
     draining = form.text("draining") == "yes"
     await asking.call_server("UpdateBroker", name=name, draining=draining)
-    said = "is draining: new messages go to others" if draining else "stores messages again"
-    asking.session.notice = f"Broker {name} {said}."
+    change = "is draining: new messages go to others" if draining else "stores messages again"
+    asking.session.notice = f"Broker {name} {change}."
     return redirect_to(broker_path(name))
 
 
@@ -110,7 +110,7 @@ async def remove_broker(request: "Request", asking: "PageContext", form: "PageFo
     removed = await asking.call_server("RemoveBroker", name=name, force=form.is_set("force"))
     notice = f"Broker {name} was removed."
     if removed.HasField("lost"):
-        notice += f" Lost with it: {removal_warning(removed.topics, broker_facts.told_of(removed.lost))}."
+        notice += f" Lost with it: {removal_warning(removed.topics, broker_facts.reported_load(removed.lost))}."
     asking.session.notice = notice
     return redirect_to("/console/brokers")
 

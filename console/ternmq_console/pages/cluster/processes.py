@@ -21,7 +21,7 @@ async def show_processes(
     """Show all processes, with their log levels."""
     return await render_page(
         request, asking, "cluster/processes.html",
-        title="Processes", told=await asking.call_if_allowed("GetLogLevels"),
+        title="Processes", report=await asking.call_if_allowed("GetLogLevels"),
         error=error, form=form, status=400 if error else 200,
     )  # fmt: skip
 
@@ -30,7 +30,7 @@ async def show_diagnostics(request: "Request", asking: "PageContext") -> "Respon
     """Show the current diagnostics of each process."""
     return await render_page(
         request, asking, "cluster/diagnostics.html",
-        title="Diagnostics", told=await asking.call_if_allowed("GetDiagnostics"),
+        title="Diagnostics", report=await asking.call_if_allowed("GetDiagnostics"),
     )  # fmt: skip
 
 

@@ -72,11 +72,11 @@ def letters_path(group: str) -> str:
 
 
 class LetterSearch(NamedTuple):
-    """A search for dead letters, by key and time; `said` are the given fields."""
+    """A search for dead letters, by key and time; `given` are the fields with values."""
 
     search: MessageSearch
     key: str
-    said: dict[str, str]
+    given: dict[str, str]
 
 
 def read_search(group: str, form: PageForm) -> LetterSearch:
@@ -86,8 +86,8 @@ def read_search(group: str, form: PageForm) -> LetterSearch:
         since=form.parse_time("from") if form.is_set("from") else None,
         before=form.parse_time("before") if form.is_set("before") else None,
     )
-    said = {field: form.text(field) for field in FIELDS if form.is_set(field)}
-    return LetterSearch(search, form.text("key"), said)
+    given = {field: form.text(field) for field in FIELDS if form.is_set(field)}
+    return LetterSearch(search, form.text("key"), given)
 
 
 async def describe_letters(group: str, asking: "PageContext") -> "Message | None":
@@ -124,13 +124,13 @@ async def show_letters(
 ) -> "Response":
     """Show a page of the group's letters, the newest first."""
     group = request.path_params["group"]
-    asked = form or PageForm.of_query(request)
+    query = form or PageForm.of_query(request)
     described = await describe_letters(group, asking)
     rows: list[MessageRow] = []
-    following, said, at = "", {}, "" if form else asked.text("at")
+    following, given, at = "", {}, "" if form else query.text("at")
     try:
-        wanted = read_search(group, asked)
-        said = wanted.said
+        wanted = read_search(group, query)
+        given = wanted.given
         if described is not None and wanted.key:
             rows = await find_by_key(asking, wanted)
         elif described is not None:
@@ -138,10 +138,10 @@ async def show_letters(
             rows, following = await newest.read_page(), newest.following
     except BadForm as problem:
         error = error or problem.message
-        said = {field: asked.text(field) for field in FIELDS if asked.is_set(field) and field != problem.field}
+        given = {field: query.text(field) for field in FIELDS if query.is_set(field) and field != problem.field}
     return await render_page(
         request, asking, "dead_letters/letters.html",
-        title=f"Dead letters of {group}", group=group, path=letters_path(group), said=said, query=urlencode(said),
+        title=f"Dead letters of {group}", group=group, path=letters_path(group), given=given, query=urlencode(given),
         at=at,
         letters=[build_letter_row(row) for row in rows], following=following, error=error, form=form,
         held=0 if described is None else count_held(described), chosen=form.texts("letter") if form else [],

@@ -144,8 +144,8 @@ async def purge_letters(request: "Request", asking: "PageContext", form: "PageFo
     """Remove the group's dead letters, all or those before a time."""
     group = request.path_params["group"]
     form.check_confirmation(group)
-    asked = {"before": form.parse_time("until")} if form.is_set("until") else {}
-    purged = await asking.call_server("PurgeTopic", name=dead_letter_topic(group), **asked)
+    bounds = {"before": form.parse_time("until")} if form.is_set("until") else {}
+    purged = await asking.call_server("PurgeTopic", name=dead_letter_topic(group), **bounds)
     removed = sum(queue.after - queue.first for queue in purged.queues)
     asking.session.notice = f"{removed:,} dead letters of group {group} were removed."
     return redirect_to(letters_path(group))

@@ -51,22 +51,22 @@ async def show_messages(request: "Request", asking: "PageContext") -> "Response"
     if not topic:
         return await _show_topics(request, asking, query)
     described = await asking.call_server("DescribeTopic", name=topic)
-    said = {field: query.text(field) for field in FIELDS if query.is_set(field)}
+    given = {field: query.text(field) for field in FIELDS if query.is_set(field)}
     found, error = FoundMessages([]), ""
     try:
         found = await _find_messages(asking, query, described)
     except BadForm as problem:
         error = problem.message
         if problem.field in ("from", "before"):  # a browser's field for times can't show an invalid one
-            said.pop(problem.field)
+            given.pop(problem.field)
     except CallRefused as problem:
         if problem.is_missing or problem.is_forbidden:
             raise
         error = problem.message
     return await render_page(
         request, asking, "messages/list.html",
-        title=f"Messages of {topic}", topic=topic, said=said, query=urlencode(said), at=query.text("at"), found=found,
-        is_lite=described.topic.type == MessageType.LITE, error=error, status=400 if error else 200,
+        title=f"Messages of {topic}", topic=topic, given=given, query=urlencode(given), at=query.text("at"),
+        found=found, is_lite=described.topic.type == MessageType.LITE, error=error, status=400 if error else 200,
         brokers=sorted({queue.broker for queue in described.queues}), silent=described.silent_brokers,
     )  # fmt: skip
 

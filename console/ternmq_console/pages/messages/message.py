@@ -50,7 +50,7 @@ async def show_message(request: "Request", asking: "PageContext") -> "Response":
         request, asking, "messages/one.html",
         title=f"Message at {place.offset:,} of {place.topic}", place=place, system=found.system_properties,
         facts=_message_facts(found.system_properties), properties=sorted(found.user_properties.items()), forms=FORMS,
-        asked_form=form if form in FORMS else "", before=_neighbour_path(place, -1), after=_neighbour_path(place, 1),
+        before=_neighbour_path(place, -1), after=_neighbour_path(place, 1),
         letter_of=found.system_properties.dead_letter_queue, standings=standings, **await body_values(found, form),
     )  # fmt: skip
 
@@ -157,5 +157,5 @@ async def download_body(request: "Request", asking: "PageContext") -> "Response"
 
 def found_path(topic: str, message_id: str, lite: str = "") -> str:
     """Return the page that finds a message by its id; for a lite topic, the list of its messages."""
-    said = {"topic": topic} | ({"lite": lite} if lite else {"id": message_id})
-    return f"/console/messages?{urlencode(said)}"
+    query = {"topic": topic} | ({"lite": lite} if lite else {"id": message_id})
+    return f"/console/messages?{urlencode(query)}"

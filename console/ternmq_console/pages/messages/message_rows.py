@@ -39,8 +39,8 @@ class MessagePosition(NamedTuple):
     @property
     def query(self) -> str:
         """The position as the query of an address."""
-        said = {"topic": self.topic, "broker": self.broker, "queue": self.queue, "offset": self.offset}
-        return urlencode(said | ({"lite": self.lite} if self.lite else {}))
+        position = {"topic": self.topic, "broker": self.broker, "queue": self.queue, "offset": self.offset}
+        return urlencode(position | ({"lite": self.lite} if self.lite else {}))
 
     @property
     def path(self) -> str:

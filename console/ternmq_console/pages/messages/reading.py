@@ -40,18 +40,18 @@ class MessageSearch:
 
     def call_fields(self, broker: str) -> dict[str, Any]:
         """Return the fields of the call at that broker."""
-        said: dict[str, Any] = {"topic": {"name": self.topic}, "broker_name": broker}
+        fields: dict[str, Any] = {"topic": {"name": self.topic}, "broker_name": broker}
         if self.lite:
-            said["lite_topic"] = self.lite
+            fields["lite_topic"] = self.lite
         elif self.tag:
-            said["subscription"] = self.tag
+            fields["subscription"] = self.tag
         if self.queue is not None:
-            said["queue_id"] = self.queue
+            fields["queue_id"] = self.queue
         if self.since is not None:
-            said["begin_timestamp"] = self.since
+            fields["begin_timestamp"] = self.since
         if self.before is not None:
-            said["end_timestamp"] = _last_before(self.before)
-        return said
+            fields["end_timestamp"] = _last_before(self.before)
+        return fields
 
 
 def _last_before(time: Timestamp) -> Timestamp:
@@ -78,8 +78,8 @@ async def find_first_since(
     asking: "PageContext", search: MessageSearch, queue: QueueKey, time: Timestamp, end: int
 ) -> int:
     """Return the offset of the queue's first message stored at that time or later; `end` if there is none."""
-    asked = replace(search, queue=queue.number, since=time, before=None, tag="").call_fields(queue.broker)
-    answer = await asking.call_server(QUERYING, **asked, page_size=1)
+    fields = replace(search, queue=queue.number, since=time, before=None, tag="").call_fields(queue.broker)
+    answer = await asking.call_server(QUERYING, **fields, page_size=1)
     return min((message.system_properties.queue_offset for message in answer.messages), default=end)
 
 

@@ -51,9 +51,11 @@ async def show_send_form(
 async def send_message(request: "Request", asking: "PageContext", form: PageForm) -> "Response":
     """Send the message of the form."""
     topic, outcome = form.raw("topic"), read_outcome(form)
-    asked = {"topic": {"name": topic}, "body": _unify_line_ends(form.raw("body")).encode("utf-8", "surrogatepass")}
+    fields = {"topic": {"name": topic}, "body": _unify_line_ends(form.raw("body")).encode("utf-8", "surrogatepass")}
     system = _system_properties(form) | ({"message_type": MessageType.TRANSACTION} if outcome else {})
-    sent = await asking.call_server(SENDING, **asked, user_properties=_parse_properties(form), system_properties=system)
+    sent = await asking.call_server(
+        SENDING, **fields, user_properties=_parse_properties(form), system_properties=system
+    )
     if outcome:
         return await end_transaction(request, asking, outcome, topic, sent.message_id)
     waits = form.is_set("delay") or form.is_set("delivery")
@@ -85,19 +87,19 @@ def _parse_properties(form: PageForm) -> dict[str, str]:
 
 def _system_properties(form: PageForm) -> dict[str, Any]:
     """Return the system properties that are set; raises BadForm."""
-    said: dict[str, Any] = {"keys": form.text("keys").split()}
+    fields: dict[str, Any] = {"keys": form.text("keys").split()}
     for field in ("tag", "message_group", "lite_topic"):
         if form.is_set(field):
-            said[field] = form.text(field)
+            fields[field] = form.text(field)
     if form.is_set("priority"):
-        said["priority"] = form.parse_integer("priority")
+        fields["priority"] = form.parse_integer("priority")
     if form.is_set("delay") and form.is_set("delivery"):
         raise BadForm("delay", "give a delay or a time, not both")
     if form.is_set("delivery"):
-        said["delivery_timestamp"] = form.parse_time("delivery")
+        fields["delivery_timestamp"] = form.parse_time("delivery")
     elif form.is_set("delay"):
-        said["delivery_timestamp"] = _delay_end(form)
-    return said
+        fields["delivery_timestamp"] = _delay_end(form)
+    return fields
 
 
 def _delay_end(form: PageForm) -> Timestamp:

@@ -74,15 +74,15 @@ class TailPoll:
         """Pull the new messages of a queue; return the next offset."""
         start = max(offset, queue.min_offset, queue.max_offset - BEHIND_MAX)
         self.passed += max(0, start - max(offset, queue.min_offset))
-        asked: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "message_queue": self._queue_fields(queue),
             "offset": start,
             "batch_size": BEHIND_MAX,
         }
         if self._tag:
-            asked["filter_expression"] = {"type": definition_pb2.TAG, "expression": self._tag}
+            fields["filter_expression"] = {"type": definition_pb2.TAG, "expression": self._tag}
         async with self._room:
-            frames = await self._asking.call_for_frames(READING, also=(_NOTHING_NEW,), **asked)
+            frames = await self._asking.call_for_frames(READING, also=(_NOTHING_NEW,), **fields)
             following: int = start
             for frame in frames:
                 if frame.WhichOneof("content") == "message":
@@ -118,10 +118,10 @@ async def _show_poll(request: "Request", asking: "PageContext", template: str) -
         error = problem.message
         follower = TailPoll(asking, topic, "")
         described = await follower.poll_topic("")
-    said = urlencode({"topic": topic} | ({"tag": tag} if tag else {}))
+    query_text = urlencode({"topic": topic} | ({"tag": tag} if tag else {}))
     return await render_page(
         request, asking, template,
-        title=f"Live: {topic}", topic=topic, tag=tag, query=said, at=follower.position, rows=follower.rows,
+        title=f"Live: {topic}", topic=topic, tag=tag, query=query_text, at=follower.position, rows=follower.rows,
         passed=follower.passed, kept=KEPT, is_lite=described.topic.type == MessageType.LITE, error=error,
         is_first=not query.is_set("at"), status=400 if error and template == "messages/tail.html" else 200,
     )  # fmt: skip

@@ -32,16 +32,16 @@
     };
   }
 
-  function dataOf(place, told) {
-    const series = place.dataset.series.split(" ").map((name) => told.series[name] || []);
+  function dataOf(place, report) {
+    const series = place.dataset.series.split(" ").map((name) => report.series[name] || []);
     const count = Math.max(0, ...series.map((values) => values.length));
-    const times = Array.from({ length: count }, (_, at) => told.end - (count - at) * told.step);
+    const times = Array.from({ length: count }, (_, at) => report.end - (count - at) * report.step);
     return [times, ...series.map((values) => values.length ? values : new Array(count).fill(null))];
   }
 
-  function draw(place, told, anew) {
-    const data = dataOf(place, told);
-    if (drawn.has(place) && !anew) { drawn.get(place).setData(data); return; }
+  function draw(place, report, again) {
+    const data = dataOf(place, report);
+    if (drawn.has(place) && !again) { drawn.get(place).setData(data); return; }
     if (drawn.has(place)) { drawn.get(place).destroy(); }
     drawn.set(place, new uPlot(options(place), data, place));
   }
@@ -50,8 +50,8 @@
     if (document.hidden) { return; }
     const answer = await fetch(group.dataset.plots, { headers: { "hx-request": "true" } }).catch(() => null);
     if (!answer || !answer.ok || !(answer.headers.get("content-type") || "").includes("json")) { return; }
-    group.told = await answer.json();
-    for (const place of group.querySelectorAll(".plot")) { draw(place, group.told, false); }
+    group.report = await answer.json();
+    for (const place of group.querySelectorAll(".plot")) { draw(place, group.report, false); }
   }
 
   const groups = document.querySelectorAll("[data-plots]");
@@ -62,7 +62,7 @@
   });
   document.addEventListener("ternmq:looks", () => {
     for (const group of groups) {
-      for (const place of group.told ? group.querySelectorAll(".plot") : []) { draw(place, group.told, true); }
+      for (const place of group.report ? group.querySelectorAll(".plot") : []) { draw(place, group.report, true); }
     }
   });
   for (const group of groups) {

@@ -49,10 +49,10 @@ async def recall_timers(request: "Request", asking: "PageContext", form: "PageFo
             done += 1
         except CallRefused as error:
             refusals.append(error.message)
-    said = f"{done} of {len(handles)} messages of topic {topic} were recalled."
+    notice = f"{done} of {len(handles)} messages of topic {topic} were recalled."
     if refusals:
-        said += f" {refusals[0]}"
-    asking.session.notice = said
+        notice += f" {refusals[0]}"
+    asking.session.notice = notice
     return redirect_to(f"{_PATH}?{urlencode({'topic': topic})}")
 
 
