@@ -1,6 +1,6 @@
 """Compiles the modules of the hot path by mypyc where a wheel is built and TERNMQ_COMPILE is 1; hatchling calls it.
 
-That takes minutes, of which pip says nothing, and nobody needs it to try a client or a test: so it is asked for. What
+That takes minutes, during which pip prints nothing, and trying a client needs no speed: so it is optional. What
 can't be compiled ends the build then. Otherwise, and with TERNMQ_COMPILE=0, the wheel is plain Python for any platform.
 An editable install is plain Python always: what is compiled would hide what is edited.
 
@@ -47,7 +47,7 @@ class BuildInParallel(build_ext):
 
         def together(sources, **options):
             with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-                return [made for (made,) in pool.map(lambda source: one_after_the_other([source], **options), sources)]
+                return [one for (one,) in pool.map(lambda source: one_after_the_other([source], **options), sources)]
 
         self.compiler.compile = together
         super().build_extensions()
@@ -103,7 +103,8 @@ class CompiledModules(BuildHookInterface[BuilderConfig]):
             shutil.rmtree(self._folder)
 
     def _kept_file(self) -> Path | None:
-        """Where what is compiled is kept. What a cross compiler makes is not: its variables name more than they say."""
+        """Return the cache of compiled code; none for a cross compiler, whose output depends on more than its
+        variables."""
         folder = os.environ.get("TERNMQ_COMPILED", "")
         if not folder or _other_machine():
             return None
@@ -155,7 +156,7 @@ def name_of_kept(root: Path, packages: list[str], config: dict[str, Any]) -> str
 
 
 def _read_packages(packages: list[str], config: dict[str, Any]) -> list[Path]:
-    """The packages that are looked at to compile."""
+    """The packages in which modules to compile are searched."""
     return [Path(package) for package in packages if package not in config["unread"]]
 
 

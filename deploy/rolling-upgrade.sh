@@ -3,7 +3,7 @@
 # Called where `docker compose` is, with the same COMPOSE_FILE, COMPOSE_PROFILES and COMPOSE_PROJECT_NAME.
 #
 #   1. builds the images, and brings the registry's tables to what they expect
-#   2. brokers: new messages go to the others first (drain), then the container is made anew, then it takes messages again
+#   2. brokers: new messages go to the others first (drain), then the container is recreated, then it takes messages again
 #   3. replicas of a shard: followers first and the leader last, each when all are in sync
 #   4. proxies, each when the load balancer has the one before back
 #
@@ -95,7 +95,7 @@ changed() {
     [ "$(docker inspect --format '{{index .Config.Labels "com.docker.compose.config-hash"}}' "$id")" != "$hash" ]
 }
 
-# --- what is asked of the cluster
+# --- queries of the cluster
 
 # ternmq PROXY WORD...: the command, in that proxy's container and of that proxy.
 ternmq() {
@@ -119,24 +119,24 @@ a_proxy() {
     for each in "${proxies[@]}"; do
         [ "$(health "$each")" != healthy ] || { echo "$each"; return; }
     done
-    fail "no proxy is healthy, and without one nobody knows how the brokers are"
+    fail "no proxy is healthy, and without one the state of the brokers is unknown"
 }
 
-# told PROGRAM PROXY WORD...: what Python says of the command's JSON, which it has as `it`; in the proxy, as the host may
-# have none.
-told() {
-    local program=$1 proxy=$2 said
+# query PROGRAM PROXY WORD...: print what the Python PROGRAM prints of the command's JSON, its variable `it`; it runs in the
+# proxy's container, as the host may lack Python.
+query() {
+    local program=$1 proxy=$2 json
     shift
-    said=$(ternmq "$@" --json) || { say "proxy $proxy could not be asked: ternmq ${*:2}"; return 1; }
-    docker exec --interactive "${container_of[$proxy]}" python3 -c "import json, sys; it = json.load(sys.stdin); $program" <<<"$said"
+    json=$(ternmq "$@" --json) || { say "proxy $proxy does not answer: ternmq ${*:2}"; return 1; }
+    docker exec --interactive "${container_of[$proxy]}" python3 -c "import json, sys; it = json.load(sys.stdin); $program" <<<"$json"
 }
 
-# brokers_by PROXY CONDITION: the names of the brokers of which that is so.
-brokers_by() { told "print(*(each['name'] for each in it if $2))" "$1" broker list; }
+# brokers_by PROXY CONDITION: the names of the brokers that meet the condition.
+brokers_by() { query "print(*(each['name'] for each in it if $2))" "$1" broker list; }
 
 # lacks SHARD: what of it is not in sync; nothing if all is well.
 lacks() {
-    told "
+    query "
 here = [each['replica'] for each in it['replicas'] if each['live'] and each['in_sync']]
 print('' if it['live'] and len(here) >= it['replicas_wanted'] else f'in sync are {len(here)} of {it[\"replicas_wanted\"]}: {here}')
 " "$(a_proxy)" shard show "$1"
@@ -144,18 +144,18 @@ print('' if it['live'] and len(here) >= it['replicas_wanted'] else f'in sync are
 
 # --- waiting
 
-# until_none PROBLEM-COMMAND...: wait until it says nothing; else say what it said last, and fail.
+# until_none PROBLEM-COMMAND...: wait until it prints nothing; else print its last problem, and fail.
 until_none() {
     local deadline=$((SECONDS + TIMEOUT_S)) problem
-    while problem=$("$@" 2>/dev/null) || problem=${problem:-nobody could be asked}; [ -n "$problem" ]; do
+    while problem=$("$@" 2>/dev/null) || problem=${problem:-no proxy answers}; [ -n "$problem" ]; do
         [ $SECONDS -lt $deadline ] || { echo "$problem"; return 1; }
         sleep "$LOOK_INTERVAL_S"
     done
 }
 
 ill() { local state; state=$(health "$1"); [ "$state" = healthy ] || echo "it is $state"; }
-# not_told BROKER: the proxies that would still send new messages to it.
-not_told() {
+# unaware_proxies BROKER: the proxies that would still send new messages to it.
+unaware_proxies() {
     local each
     for each in "${proxies[@]}"; do
         [ "$(health "$each")" = healthy ] || continue
@@ -173,12 +173,12 @@ print("" if up in text else "the load balancer does not have it back")' "$1"
 
 # --- one container
 
-# renew SERVICE: its container is made anew, and healthy.
+# renew SERVICE: recreate its container, and wait until it is healthy.
 renew() {
     local force=() problem
     ! $all || force=(--force-recreate)
-    say "$1: made anew"
-    compose up --detach --no-deps --no-build "${force[@]}" "$1" >/dev/null 2>&1 || fail "$1 could not be made anew: ${COMPOSE[*]} up $1 says why"
+    say "$1: recreated"
+    compose up --detach --no-deps --no-build "${force[@]}" "$1" >/dev/null 2>&1 || fail "$1 could not be recreated: ${COMPOSE[*]} up $1 says why"
     look
     if ! problem=$(until_none ill "$1"); then
         docker logs --tail 15 "${container_of[$1]}" >&2 || true
@@ -199,7 +199,7 @@ roll_broker() {
         say "$service: new messages go to others"
         ternmq "$proxy" broker drain "$name" --json >/dev/null
         drained=$name
-        until_none not_told "$name" >/dev/null || fail "$name drains, and not every proxy knows it; $(resume_hint "$name")"
+        until_none unaware_proxies "$name" >/dev/null || fail "$name drains, and not every proxy knows it; $(resume_hint "$name")"
     fi
     renew "$service"
     if [ -n "$drained" ]; then
@@ -229,7 +229,7 @@ roll_proxy() {
 
 leader_last() {
     local service leaders
-    leaders=$(told "print(*(f\"{each['shard']}/{each['leader']}\" for each in it))" "$(a_proxy)" shard list)
+    leaders=$(query "print(*(f\"{each['shard']}/{each['leader']}\" for each in it))" "$(a_proxy)" shard list)
     for service in "$@"; do
         [[ " $leaders " == *" $(variable "$service" TERNMQ_BROKER_NAME)/$(variable "$service" TERNMQ_REPLICA_NAME) "* ]] \
             && echo "1 $service" || echo "0 $service"

@@ -1,7 +1,6 @@
 #!/bin/sh
 # environment.sh requirements EXTRA... | compiler | project [OPTION...]: fills /opt/ternmq, the Python environment of the images.
-#
-# What the code stands on changes more rarely than the code: two calls make two layers of it.
+# Dependencies change more rarely than the code: two calls make two layers.
 set -eu
 
 export PIP_PYTHON=/opt/ternmq/bin/python3 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore

@@ -1,7 +1,7 @@
 """Makes the file system of an image: `python3 minimal_root.py FOLDER`.
 
 The interpreter that runs this, its standard library, the shared libraries that they and /opt/ternmq need, certificates,
-a shell and a few commands for whoever has to look inside. No package manager, no compiler, no setuid files: there is
+a shell and a few commands for diagnosis. No package manager, no compiler, no setuid files: there is
 less to update, and less than half of what the image weighs that it is taken from.
 """
 
@@ -46,7 +46,7 @@ def link_merged_folders(root: Path) -> None:
 
 
 def shared_libraries(files: list[Path]) -> list[Path]:
-    """What the loader would map for these files; what they bring themselves is where it is already."""
+    """Return the libraries that the loader would map for these files, except those that they contain."""
     # It ends with 1 if one of them is a static program.
     done = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False)
     missing = [line.strip() for line in done.stdout.splitlines() if line.endswith("=> not found")]

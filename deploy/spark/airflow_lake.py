@@ -1,7 +1,7 @@
 """A DAG of Airflow that brings what is new in topics into the lake, once an hour.
 
 Needs the standard provider, and `ternmq` with its extra `spark` where the task runs. Keys come from the environment of
-the worker ($TERNMQ_ACCESS_KEY, $TERNMQ_SECRET_KEY). A run that was killed is made up for by the next one: the
+the worker ($TERNMQ_ACCESS_KEY, $TERNMQ_SECRET_KEY). The next run makes up for a killed one: the
 checkpoint in the lake knows where it was.
 """
 
@@ -25,7 +25,7 @@ with DAG(
     "ternmq_lake",
     schedule="5 * * * *",
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    # What was missed is in the topic: one run takes all of it.
+    # Missed messages are in the topic: one run takes all of them.
     catchup=False,
     # A checkpoint is for one process at a time.
     max_active_runs=1,

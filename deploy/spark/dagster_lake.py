@@ -1,7 +1,7 @@
 """An asset of Dagster: the lake with what is new in topics, once an hour.
 
-Needs `ternmq` with its extra `spark` where the asset is made. Keys come from the environment of that process
-($TERNMQ_ACCESS_KEY, $TERNMQ_SECRET_KEY). A run that was killed is made up for by the next one.
+Needs `ternmq` with its extra `spark` where the asset is materialized. Keys come from the environment of that process
+($TERNMQ_ACCESS_KEY, $TERNMQ_SECRET_KEY). The next run makes up for a killed one.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What spark-submit runs in the Spark image: `ternmq` with the words behind this file, such as `pipeline lake ...`."""
+"""The program for spark-submit in the Spark image: runs `ternmq` with its arguments, such as `pipeline lake ...`."""
 
 from ternmq_command.main import main
 

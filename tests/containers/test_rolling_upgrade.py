@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(900)
 
 BROKERS, PROXIES = ["broker-0", "broker-1"], ["proxy-0", "proxy-1"]
 MEMBERS = [*BROKERS, *PROXIES]
-ROLLED = re.compile(r"^rolling-upgrade\.sh: (\S+): made anew$", re.MULTILINE)
+ROLLED = re.compile(r"^rolling-upgrade\.sh: (\S+): recreated$", re.MULTILINE)
 
 
 def containers(stack: Stack, services: list[str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ image: {{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
 imagePullPolicy: {{ $root.Values.imagePullPolicy }}
 {{- end }}
 
-{{/* What all pods have: nobody is root or can become it, and no token is given to anybody. */}}
+{{/* Security settings of all pods: no process is root or can become it, and no pod gets a token. */}}
 {{- define "ternmq.pod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false  # variables made of Services' names look like settings: each start would warn
