@@ -327,7 +327,7 @@ class Broker:
 
     @property
     def degraded(self) -> str | None:
-        """What an operator should look at although the broker stores and delivers messages; None if nothing."""
+        """The problem for an operator, although the broker stores and delivers messages; None if there is none."""
         return self.store.damage.degraded_reason or self._consumption.reader.degraded
 
     async def close(self) -> None:

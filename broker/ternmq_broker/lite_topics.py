@@ -6,7 +6,7 @@ Queue     a lite topic is a topic of the store with one queue, created by its fi
 Progress  a group's progress in it is that of a FIFO group in a queue with one message group; without messages in
           flight it is reduced to an offset (`delivery/resting.py`)
 Unused    a lite topic without a send for the time that its topic sets is dropped with the groups' offsets, unless
-          messages of it are in flight; its subscribers are notified. One that retention has emptied goes by itself
+          messages of it are in flight; its subscribers are notified. A lite topic that retention has emptied is removed
 """
 
 import asyncio

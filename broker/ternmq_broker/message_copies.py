@@ -44,7 +44,7 @@ def copy_by_reference(record: "Record", location: "MessageLocation") -> tuple[Ne
 
 
 def create_dead_letter(record: "Record", *, topic: str, attempts: int, reason: "DeadLetterReason") -> NewMessage:
-    """A dead letter with its origin; `topic` is the one that the message was sent to."""
+    """A dead letter with its origin; `topic` is the topic to which the message was sent."""
     return make_dead_letter(record.tag_hash, record.system, record.rest, topic=topic, attempts=attempts, reason=reason)
 
 

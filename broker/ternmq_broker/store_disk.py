@@ -1,6 +1,6 @@
 """The disk that a broker's store is on: its lock, its folders, its free space, and the worker that syncs its log.
 
-A simulation replaces it by one that loses power.
+A simulation replaces it by a disk that loses power.
 """
 
 import time

@@ -152,7 +152,7 @@ def _create_room(settings: "BrokerSettings", disk: "StoreDisk", live: LiveFiles,
         disk.open_reserve(),
         free_min_bytes=settings.disk_free_min_bytes,
         follows=follows,
-        look_at_files=live.find_missing,
+        check_files=live.find_missing,
         seconds=disk.monotonic_s,
     )
     room.renew_reserve()

@@ -77,7 +77,7 @@ class TimerDelivery:
         self._pollers = pollers
         self._clock = clock
         self._changed = asyncio.Event()
-        # Timers that one task holds are hidden from other tasks: a recall would miss one that is being copied.
+        # Timers of one task are hidden from other tasks: a recall would miss a timer that is being copied.
         self._holding = asyncio.Lock()
         self._wakes_ms = 0
         self._stayed_awake = 0.0

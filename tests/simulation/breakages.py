@@ -150,8 +150,8 @@ class ElectsWhoIsNotInSync(Registry):
 
 
 class AsksThoughNotInSync(FollowerState):
-    def note_view(self, view: ShardView, asked_s: float) -> None:
-        super().note_view(replace(view, in_sync=view.in_sync | {self._me}), asked_s)
+    def note_view(self, view: ShardView, requested_s: float) -> None:
+        super().note_view(replace(view, in_sync=view.in_sync | {self._me}), requested_s)
 
 
 class ElectsDuringTheLease(Registry):
@@ -228,12 +228,12 @@ class BreaksItsPromise(FollowerState):
 
 
 class LeaseFromTheAnswerOn(Leader):
-    def renewed(self, asked_s: float) -> None:
+    def renewed(self, requested_s: float) -> None:
         super().renewed(self.replica.now_s())
 
 
 class PromiseFromTheAnswerOn(Leader):
-    def took_answer(self, session: "Session", position: int, asked_s: float, end_then: int, promises: bool) -> None:
+    def took_answer(self, session: "Session", position: int, requested_s: float, end_then: int, promises: bool) -> None:
         super().took_answer(session, position, self.replica.now_s(), end_then, promises)
 
 
@@ -267,8 +267,8 @@ class FollowsWhileItAsks(Replica):
 class LooksWhetherItLeads(Replica):
     """After a call of which nobody knows whether it was done, which may be done later than the look."""
 
-    def took_over(self, answer: object, epoch: int, asked_s: float) -> None:
-        super().took_over(None if answer is UNKNOWN else answer, epoch, asked_s)
+    def took_over(self, answer: object, epoch: int, requested_s: float) -> None:
+        super().took_over(None if answer is UNKNOWN else answer, epoch, requested_s)
 
 
 class ServesWhileItHandsOver(Leader):
@@ -297,8 +297,8 @@ class AsksAHeartbeatWhetherItHandedOver(GoesOnAfterAnUnknownHandOver):
 
     _is_unsure = False
 
-    def renewed(self, asked_s: float) -> None:
-        super().renewed(asked_s)
+    def renewed(self, requested_s: float) -> None:
+        super().renewed(requested_s)
         if self._is_unsure:
             super().handed_over(UNKNOWN)
 

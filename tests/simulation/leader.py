@@ -52,10 +52,10 @@ class Session:
         """An answer is worth something in the leadership, and of the connection, in which it was asked for."""
         return self.stream.open[LEADER] and self.leader.is_leading()
 
-    def answered(self, position: int, asked_s: float, end_then: int, promises: bool) -> None:
+    def answered(self, position: int, requested_s: float, end_then: int, promises: bool) -> None:
         if not self._counts() or self.leader.sessions.get(self.store) is not self:
             return
-        self.leader.took_answer(self, position, asked_s, end_then, promises)
+        self.leader.took_answer(self, position, requested_s, end_then, promises)
 
     def closed(self) -> None:
         if self.leader.sessions.get(self.store) is self:
@@ -75,7 +75,7 @@ class Session:
         told = Told(
             first=self.sent,
             records=records,
-            asked_s=self.leader.replica.now_s(),
+            requested_s=self.leader.replica.now_s(),
             end_then=disk.end,
             acknowledged=self.leader.leading.acknowledged,
             progress=disk.progress,
@@ -157,9 +157,9 @@ class Leader:
     def common_end(self, marks: "EpochMarks", end: int) -> int | None:
         return self.disk.marks.common_end(self.disk.end, marks, end)
 
-    def took_answer(self, session: Session, position: int, asked_s: float, end_then: int, promises: bool) -> None:
+    def took_answer(self, session: Session, position: int, requested_s: float, end_then: int, promises: bool) -> None:
         session.heard_s, session.position = self.replica.now_s(), max(session.position, position)
-        self.leading.note_answer(session.store, position, requested_s=asked_s, end_then=end_then, promises=promises)
+        self.leading.note_answer(session.store, position, requested_s=requested_s, end_then=end_then, promises=promises)
         self.after_answer()
         session.tell(at_least_a_beat=False)
 
@@ -229,21 +229,21 @@ class Leader:
 
     def _beat(self) -> None:
         if self.is_leading():
-            asked_s = self.replica.now_s()
-            self.replica.ask(lambda answer: self._beaten(answer, asked_s), "heartbeat", self.epoch, waits=False)
+            requested_s = self.replica.now_s()
+            self.replica.ask(lambda answer: self._beaten(answer, requested_s), "heartbeat", self.epoch, waits=False)
 
-    def _beaten(self, answer: object, asked_s: float) -> None:
+    def _beaten(self, answer: object, requested_s: float) -> None:
         if not self.is_leading():
             return
         if answer is False:
             self.step_down("the registry refuses its epoch")
             return
         if answer is True:
-            self.renewed(asked_s)
+            self.renewed(requested_s)
         self.replica.later(self._timing.lease_s / (12 if answer is UNKNOWN else 3), self._beat)
 
-    def renewed(self, asked_s: float) -> None:
-        self.leading.note_renewal(asked_s)
+    def renewed(self, requested_s: float) -> None:
+        self.leading.note_renewal(requested_s)
 
     def looked(self, looked: Looked) -> None:
         if looked.view.epoch > self.epoch:

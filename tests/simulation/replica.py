@@ -28,7 +28,7 @@ class Upstream:
     epoch: int
     heard_s: float
     session: "Session | None" = None
-    asked_s: float = 0.0
+    requested_s: float = 0.0
     end_then: int = 0
     is_copying: bool = False
 
@@ -39,7 +39,7 @@ class Told:
 
     first: int
     records: "list[Record]"
-    asked_s: float
+    requested_s: float
     end_then: int
     acknowledged: int
     progress: int
@@ -139,15 +139,15 @@ class Replica:
         self._is_taking_over = False
 
     def _look(self) -> None:
-        asked_s = self.now_s()
-        self.ask(lambda answer: self._looked(answer, asked_s), "look", self.name, waits=False)
+        requested_s = self.now_s()
+        self.ask(lambda answer: self._looked(answer, requested_s), "look", self.name, waits=False)
 
-    def _looked(self, answer: object, asked_s: float) -> None:
+    def _looked(self, answer: object, requested_s: float) -> None:
         if isinstance(answer, Looked) and self.leader is not None:
             self.leader.looked(answer)
         elif self.following is not None and not self._is_taking_over:
             if isinstance(answer, Looked):
-                self.following.note_view(answer.view, asked_s)
+                self.following.note_view(answer.view, requested_s)
                 self._lead_or_not(self.following)
             self._follow_leader(self.following)
         self._drop_silent()
@@ -177,16 +177,16 @@ class Replica:
     # --- taking over: nothing is taken from a leader, and nothing answered, from the question on
 
     def take_over(self, epoch: int) -> None:
-        asked_s = self.now_s()
-        self.ask(lambda answer: self.took_over(answer, epoch, asked_s), "lead", self.name, epoch)
+        requested_s = self.now_s()
+        self.ask(lambda answer: self.took_over(answer, epoch, requested_s), "lead", self.name, epoch)
 
-    def took_over(self, answer: object, epoch: int, asked_s: float) -> None:
+    def took_over(self, answer: object, epoch: int, requested_s: float) -> None:
         """Whether it leads is only told by a call that waits for the row as the first did: that one may be done later
         than a mere look, and then this replica would lead without knowing it, while it promises not to."""
         if answer is UNKNOWN:
             self.take_over(epoch)
         elif isinstance(answer, int):
-            self.learn_in_sync(answer, asked_s)
+            self.learn_in_sync(answer, requested_s)
         else:
             self._is_taking_over = False
 
@@ -270,7 +270,7 @@ class Replica:
         if not self.listens(upstream, upstream.epoch):
             return
         disk = self.disk
-        upstream.heard_s, upstream.asked_s, upstream.end_then = self.now_s(), told.asked_s, told.end_then
+        upstream.heard_s, upstream.requested_s, upstream.end_then = self.now_s(), told.requested_s, told.end_then
         if told.records:
             assert told.first == disk.end
             self.checks.appends(self, told.records)
@@ -289,7 +289,7 @@ class Replica:
             LEADER,
             upstream.session.answered,
             self.answered_position(),
-            upstream.asked_s,
+            upstream.requested_s,
             upstream.end_then,
             self.following.note_leader_message(self.now_s()),
         )

@@ -1,1 +1,1 @@
-"""What groups do with messages: pop, pull, settle, and what becomes of a claim that ended."""
+"""The consumption of messages by groups: pops, pulls, acknowledgements, and redelivery after a claim ended."""

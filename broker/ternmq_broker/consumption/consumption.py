@@ -255,7 +255,7 @@ class Consumption:
         return [*order.by_urgency, RETRY_QUEUE_ID]
 
     def count_before_waiting(self, group: str, topic: str, queues: "Sequence[int]") -> int:
-        """How many of the queues come before the first one that may have something for the group."""
+        """How many of the queues precede the first that may have a message for the group."""
         states = self.find_states(group, topic)
         for place, queue_id in enumerate(queues):
             state = states.get(queue_id)
@@ -405,7 +405,7 @@ class Consumption:
         return state
 
     def _begin_offset(self, group: str, topic: str, queue_id: int, consume_from: str) -> int:
-        """Where a group begins in a queue that is new to it; WouldBlock while a time must be looked up."""
+        """Return the offset where a group begins in a new queue. Raises WouldBlock while a time must be looked up."""
         first, end = self._queues.queue_bounds(topic, queue_id)
         if consume_from == "earliest" or (consume_from == "auto" and is_lite_queue(topic)):
             return first
@@ -429,7 +429,7 @@ class Consumption:
         return self._begins.pop(key)
 
     def predict_begin(self, topic: str, queue_id: int, consume_from: str, *, may_block: bool) -> int:
-        """Where a group would begin now in a queue that is new to it.
+        """Return the offset where a group would begin now in a new queue.
 
         A time is looked up, which reads. For the others WouldBlock as in `pop`, unless `may_block`.
         """
@@ -460,7 +460,7 @@ class Consumption:
         self._ensure_states(group, topic)
 
     def _ensure_states(self, group: str, topic: str) -> dict[int, QueueState]:
-        """As `states`, but creates the dict if there is none."""
+        """Return the same as `states`, but create the dict if there is none."""
         states = self._states.get((group, topic))
         if states is None:
             states = self._states[group, topic] = {}
@@ -598,7 +598,7 @@ class Consumption:
         self._changed[group, topic, queue_id] = state
 
     def skip_message(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Finish the message at that offset, whoever has it; False if the group has not reached it yet."""
+        """Finish the message at that offset for any member; False if the group has not reached it yet."""
         state = self._states.get((group, topic), {}).get(queue_id)
         if state is None or offset >= state.cursor:
             return False
@@ -652,7 +652,7 @@ class Consumption:
         return progress_of(group, states, retry_queue, self._broker, self._store, self.losses)
 
     def lag_pairs(self) -> list[tuple[str, str]]:
-        """As `group_topic_pairs`, but with the LITE topics of lite groups in place of lite topics."""
+        """Return the same as `group_topic_pairs`, but with the LITE topics of lite groups in place of lite topics."""
         lite = {group for group, topic in self._states if is_lite_queue(topic)}
         lite.update(self.resting.idle_groups(), self.lite.group_names())
         bound: set[tuple[str, str]] = set()
@@ -726,7 +726,7 @@ def _has_no_waiting_poll(_group: str, _topic: str, _client_id: str) -> bool:
 
 
 class _TimeLookup(WouldBlock):
-    """Where a group begins by time must be read from the log; `wait` does that."""
+    """A lookup of the offset at a time, where a group begins: it needs a read of the log, and `wait` does it."""
 
     def __init__(self, look_up: "Callable[[], None]") -> None:
         self._look_up = look_up

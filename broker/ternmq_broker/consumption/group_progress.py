@@ -1,6 +1,6 @@
 """A group's progress in its queues, as rows for answers.
 
-A queue in which the group was never has a row if it holds messages: the group is where it would begin now.
+A queue that the group never read has a row if it has messages: with the offset where the group would begin now.
 """
 
 import operator
@@ -66,7 +66,7 @@ def untouched_progress(queue: QueueRef, begin: int, store: "MessageStore") -> Qu
 
 
 def _sum_progress(queue: QueueRef, states: "list[State]", first: int, max_offset: int, lost: int = 0) -> QueueProgress:
-    """The progress that several states have together in one queue, which holds nothing below `first`."""
+    """The combined progress of several states in one queue, whose first offset is `first`."""
     cursor = max(first, *(state.cursor for state in states))
     return QueueProgress(
         queue=queue,

@@ -2,8 +2,8 @@
 
 Counted    a message counts from its delivery until it is finished, or ready again. One whose invisible duration is
            over counts until that was handled, which is a matter of milliseconds.
-Held back  a group's polls for a topic that found no room. Whatever frees room wakes one poll of each group and topic
-           that it may concern; a poll that gets nothing is held back again.
+Held back  a group's polls for a topic that found no room. An event that frees room wakes one poll of each group and
+           topic that it may concern; a poll that gets nothing is held back again.
 Cost       without quotas nothing is counted, and `wake_for_freed` checks one dictionary. A count sums the states of a
            group, or
            of a topic: about a tenth of a microsecond each.

@@ -146,7 +146,7 @@ class LagCounter:
         return GroupLag(counted.group, counted.topic, counted.messages, counted.in_flight, age_ms, counted.lost)
 
     async def _find_begin(self, topic: str, queue_id: int, consume_from: str, begins: "Beginnings") -> int:
-        """Where a group would begin in a queue that is new to it."""
+        """Return the offset where a group would begin in a new queue."""
         key = (topic, queue_id, consume_from)
         begin = begins.get(key)
         if begin is None:

@@ -40,7 +40,7 @@ class LiteProgress:
     async def _count_topics(self, group: str) -> "AsyncIterator[tuple[str, int, int, int, int]]":
         """Yield the counts of each lite topic in which the group is.
 
-        Each has its LITE topic, and how many messages it holds, has for the group, has in flight for it, and the group
+        Each has its LITE topic, and how many messages it has, has for the group, has in flight for it, and the group
         lost.
         """
         places = [

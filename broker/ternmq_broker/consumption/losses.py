@@ -1,6 +1,6 @@
 """Counts the messages that groups lost: retention or a purge removed them before the group had read them.
 
-Pending   a group that stands below a queue's first offset has lost the messages in between. Both offsets outlive a
+Pending   a group whose offset is below a queue's first offset has lost the messages in between. Both offsets outlive a
           restart, so it is computed for each query, and costs nothing before.
 Noted     when the group goes on past the first offset, or a purge moves it on, the number is added to the earlier
           ones, and written to the consumption journal with the group's new offset.
@@ -64,7 +64,7 @@ class LostMessages:
     # --- what was lost
 
     def lost_in_queue(self, group: str, topic: str, queue_id: int, states: "Iterable[QueueClaims]", first: int) -> int:
-        """What the group lost in a queue that now begins at `first`, in which it has these states."""
+        """Count the messages that the group lost in a queue that now begins at `first`, by its states in the queue."""
         return self.noted_losses(group, topic, queue_id) + sum(
             self.pending_losses(topic, queue_id, state, first) for state in states
         )

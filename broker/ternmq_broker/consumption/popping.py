@@ -88,7 +88,7 @@ class PopBatch:
             self._bytes += delivered_bytes(record)
 
     def claim_ready(self, queue: QueueRef, handle_queue_id: int, state: "QueueConsumption", limit: int) -> None:
-        """Claim messages to be redelivered; one that is gone, or fails the filter, is finished."""
+        """Claim messages to be redelivered; messages that are gone, or fail the filter, are finished."""
         for offset, attempt in state.ready_offsets(min(limit, self.wanted_count)):
             read = self._reader.read_offsets(queue.topic, queue.queue_id, [offset], self._order.filter)
             records = list(read.values())
@@ -118,7 +118,7 @@ class UnorderedPop(PopBatch):
     """Claims new messages too, in the order of their queues."""
 
     def claim_new(self, queue: QueueRef, state: "QueueConsumption") -> None:
-        """Claim messages that nobody of the group has had; those that fail the filter are skipped for good."""
+        """Claim messages that no member has had; those that fail the filter are skipped for good."""
         while not self.is_full:
             cursor, first = state.cursor, self._reader.first_offset(queue.topic, queue.queue_id)
             if cursor < first:

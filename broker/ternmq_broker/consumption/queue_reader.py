@@ -1,7 +1,7 @@
 """Reads the messages of queues that consumers may see, and never waits for the disk.
 
 A message that can't be read any more, lost or damaged, is logged once and counted once, however many groups read it. A
-whole record that is not the one that the index names is damage too: nobody gets a message in place of another.
+whole record that differs from the index is damage too: no consumer gets a message in place of another.
 """
 
 import logging
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOST_MAX: Final = 100_000
-_SAID_MAX: Final = 1000
+_LOGGED_MAX: Final = 1000
 
 
 class QueueReader:
@@ -49,7 +49,7 @@ class QueueReader:
 
     @property
     def degraded(self) -> str | None:
-        """What an operator should know although messages can be stored and received."""
+        """The problem for an operator, although messages can be stored and received."""
         if not self._lost:
             return None
         count = "1 message" if self.lost_count == 1 else f"{self.lost_count} messages"
@@ -74,7 +74,7 @@ class QueueReader:
         return locations
 
     def _limit_to_readable(self, locations: "list[MessageLocation]", end: int) -> "list[MessageLocation]":
-        """The locations before the first one that is readable only later; one beyond the log's end never is."""
+        """The locations before the first that is readable only later; a location beyond the log's end never is."""
         log_end = self._log.log_end
         readable: list[MessageLocation] = []
         for location in locations:
@@ -147,7 +147,7 @@ class QueueReader:
         if place in self._lost or len(self._lost) >= _LOST_MAX:
             return
         self._lost[place] = location
-        if len(self._lost) > _SAID_MAX:
+        if len(self._lost) > _LOGGED_MAX:
             return
         _log.error(
             "the message at offset %d of queue %d of topic %s (log offset %d, %d bytes) can't be read any more: its "
@@ -155,8 +155,8 @@ class QueueReader:
             *(offset, queue_id, topic, location.log_offset, location.size),
             what if location.size else "was lost before the store was opened",
         )
-        if len(self._lost) == _SAID_MAX:
-            _log.error("%d messages can't be read any more; further ones are counted only", _SAID_MAX)
+        if len(self._lost) == _LOGGED_MAX:
+            _log.error("%d messages can't be read any more; further ones are counted only", _LOGGED_MAX)
 
     def read_offsets(
         self, topic: str, queue_id: int, offsets: "Sequence[int]", passing: "MessageFilter"
@@ -188,7 +188,7 @@ class QueueReader:
         return found
 
     def readable_offsets(self, topic: str, queue_id: int, offsets: "Sequence[int]") -> "Sequence[int]":
-        """Those of these ascending offsets that are readable or gone, without those readable later; WouldBlock.
+        """Return which of these ascending offsets are readable or gone, not readable later. Raises WouldBlock.
 
         A leader that has just taken over may know of the group's claims before it knows that their messages are
         acknowledged: these are not readable yet, and must not count as gone.
@@ -213,7 +213,7 @@ class QueueReader:
         return 0
 
     def first_offset(self, topic: str, queue_id: int) -> int:
-        """The first offset that the queue holds."""
+        """The first offset of the queue."""
         return self._queues.queue_bounds(topic, queue_id)[0]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     States = dict[tuple[str, str], dict[int, State]]
 
 _log = logging.getLogger(__name__)
-_SAID_MAX = 10
+_LOGGED_MAX = 10
 # A smaller difference comes from slewing; the clock was not set.
 _SET_MS = 500
 
@@ -106,14 +106,14 @@ class ProgressRestorer:
         return state
 
     def _log_missing(self) -> None:
-        for gone in self._gone[:_SAID_MAX]:
+        for gone in self._gone[:_LOGGED_MAX]:
             group, topic, queue_id = gone.key
             _log.warning(
                 "group %s was %d messages beyond the present end of %s: these messages are gone",
                 *(group, gone.messages),
                 retry_topic(group) if queue_id == RETRY_QUEUE_ID else f"queue {queue_id} of topic {topic}",
             )
-        if len(self._gone) > _SAID_MAX:
+        if len(self._gone) > _LOGGED_MAX:
             total = sum(gone.messages for gone in self._gone)
             _log.warning("the same is true of %d queues, and %d messages in all", len(self._gone), total)
 

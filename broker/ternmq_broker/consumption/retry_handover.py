@@ -4,14 +4,14 @@ Both ways have their retries in queue 0 of the group's retry topic. A popping gr
 RETRY_QUEUE_ID, one for each topic; a pulling group reads the queue like any other, and has a state of its own there.
 
 Begins to pull   it reads the retry queue from the first retry that is not finished, and other queues from what is
-                 committed: claims end, and messages behind them that were finished already come again. What it commits
-                 in the retry queue finishes the retries below
+                 committed: claims end, and messages after them that were finished already come again. The offset that
+                 it commits in the retry queue finishes the retries below
 Begins to pop    messages that members sent back, behind what is committed, become retries of their topics, also those
                  that arrive later. Which topic, their hidden fields say. They come in no order, also in a FIFO group:
                  it went on behind them when they were sent back
 
-The state in the retry queue is made when a member of the group first asks where to begin, before it can send anything
-back. Nothing is lost by a crash: either state is moved only when the other has what it gives up, or later.
+The state in the retry queue is created when a member of the group first asks where to begin, before it can send
+anything back. Nothing is lost by a crash: either state is moved only when the other has what it gives up, or later.
 """
 
 from typing import TYPE_CHECKING

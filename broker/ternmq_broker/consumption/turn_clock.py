@@ -13,7 +13,7 @@ class TurnClock:
         clock.on_jump(self._forget_time)
 
     def checked_ms(self) -> int:
-        """As `Clock.checked_ms`, from at most one turn of the loop ago."""
+        """Return the time of `Clock.checked_ms`, at most one turn of the loop old."""
         if not self._now_ms:
             self._now_ms = self._clock.checked_ms()
             turn_end().add_work(self._forget_time)

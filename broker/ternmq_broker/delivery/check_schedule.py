@@ -53,7 +53,8 @@ class CheckSchedule:
         self._schedule_check(half, half.stored_ms + patience_ms)
 
     def restore_half(self, half: "WaitingHalf", recovery_ms: int | None, now_ms: int) -> None:
-        """Add one that was found after a restart: producers get an interval to reconnect before the next check."""
+        """Add a half message that was found after a restart: producers get an interval to reconnect before the next
+        check."""
         if half.checks:
             self._schedule_check(half, now_ms + self._rules.interval_ms)
         else:

@@ -36,7 +36,7 @@ class Claim(NamedTuple):
     """The right of one consumer to settle a message: the `attempt`-th delivery, until `deadline_ms`.
 
     `generation` counts the claims of this queue, from `first_generation`; a claim with 0 belongs to no consumer and
-    only holds the attempts so far. All messages that are handed out together share one Claim object.
+    only has the attempts so far. All messages that are handed out together share one Claim object.
     """
 
     attempt: int
@@ -127,7 +127,7 @@ class QueueClaims(ABC):
         return max(0, offset - self.cursor)
 
     def finish_offset(self, offset: int) -> None:
-        """Finish one offset whatever its claim; no consumer can have it any more."""
+        """Finish one offset with any claim; no consumer can have it any more."""
         if self._claims.pop(offset, None) is not None:
             self._touched.add(offset)
             self._on_finished(offset)
@@ -223,7 +223,7 @@ class QueueClaims(ABC):
     def find_generation(self, offset: int, deadline_ms: int) -> int:
         """Return the generation for a receipt handle that does not tell it: that of the message's claim if that has the
         handle's end, else -1, which no claim has. Two claims of a message have the same end only if the first was given
-        back in the millisecond in which it was made."""
+        back in the millisecond of its creation."""
         claim = self._claims.get(offset)
         if claim is None or not claim.generation:
             return -1
@@ -317,12 +317,14 @@ class QueueClaims(ABC):
         if whole or self._needs_snapshot:
             recorded: ClaimsSnapshot | ClaimsDelta = self.take_snapshot()
         else:
-            standing = [(offset, self._remembered_claim(offset)) for offset in self._touched]
+            unacknowledged = [(offset, self._remembered_claim(offset)) for offset in self._touched]
             recorded = ClaimsDelta(
                 self.cursor,
                 self._generation,
-                to_holes((offset, claim) for offset, claim in standing if claim is not None),
-                _offset_runs(offset for offset, claim in standing if claim is None and offset < self._recorded_cursor),
+                to_holes((offset, claim) for offset, claim in unacknowledged if claim is not None),
+                _offset_runs(
+                    offset for offset, claim in unacknowledged if claim is None and offset < self._recorded_cursor
+                ),
             )
         self._needs_snapshot = False
         self._recorded_cursor = self.cursor

@@ -1,10 +1,10 @@
-"""Which clients of lite groups subscribe to which lite topics, and which of those may have messages for them
+"""The subscriptions of clients of lite groups to lite topics, and which of these may have messages for them
 (`consuming.md, Lite topics`).
 
 Ready       A lite topic is ready for a group from when it may have messages until a client of the group has polled it.
             So a poll checks what is ready and its client's, never all that the client subscribes to.
-Wake        One waiting client that subscribes to it is woken; of several the one that was woken longest ago. If none
-            waits, the next one that polls finds it.
+Wake        One waiting client that subscribes to it is woken: the one woken longest ago. If none waits, the next poll
+            finds it.
 Exclusive   The client that adds a lite topic last has it; it is taken from the earlier one. A client that sends its
             whole list takes nothing that another one has.
 Wildcard    Each client of the group subscribes to all lite topics of its topic, from its first call on.

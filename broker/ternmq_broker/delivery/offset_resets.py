@@ -1,11 +1,11 @@
 """Resets of groups whose members keep the next offset of a queue themselves.
 
-Such a member goes on from where it reads, and commits that again and again, whatever an operator sets. So a reset of a
+Such a member continues from where it reads, and commits that again and again, regardless of resets. So a reset of a
 queue that a member reads is remembered until a member reads from the new offset, or asks where to begin. Until then
 members are sent there, and what they commit is not taken.
 
 A member counts for a while after its last read. A restart forgets resets: a member that was not sent to the new offset
-by then goes on from where it was, like one that was away from the network.
+by then continues from where it was, like a member that was away from the network.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READER_S = 120.0
-"""For so long a member is taken to read a queue after it asked for messages: clients give up a queue then."""
+"""How long a member counts as a reader of a queue after its last pull: clients give up a queue then."""
 RESET_S = 600.0
 QUEUES_MAX = 100_000
 _QueueKey = tuple[str, str, int]
@@ -62,7 +62,7 @@ class OffsetResets:
         return self._find_reset((group, topic, queue_id)) is not None
 
     def begin_queue(self, group: str, topic: str, queue_id: int) -> None:
-        """Note that a member asked where to begin: it knows the new offset."""
+        """Note that a member queried where to begin: it knows the new offset."""
         self._resets.pop((group, topic, queue_id), None)
 
     def forget_group(self, group: str) -> None:

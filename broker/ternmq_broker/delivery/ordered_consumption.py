@@ -7,7 +7,7 @@ blocked     the first waiting message of its lane can't be read any more: the la
 pending     below `cursor` and unfinished, but not read since the restart, so its lane is not known
 idle        its claim has ended, and no consumer has it before its lane, when that is known, is open
 
-A closed lane holds up only itself: reading continues past it, and its further messages wait in it. When the lane opens,
+A closed lane blocks only itself: reading continues past it, and its further messages wait in it. When the lane opens,
 messages whose claims ended go back to its head, in order; those that have used up their attempts are returned to the
 caller, who moves them to the dead letters, and keep the lane closed until then (`consuming.md, FIFO groups`).
 
@@ -335,7 +335,7 @@ class OrderedConsumption(QueueClaims):
     # --- hooks of `QueueClaims`
 
     def finish_offset(self, offset: int) -> None:
-        """Finish one offset whatever its claim; no consumer can have it any more."""
+        """Finish one offset with any claim; no consumer can have it any more."""
         self._pending.pop(offset, None)
         self._moving.discard(offset)
         self._idle.discard(offset)

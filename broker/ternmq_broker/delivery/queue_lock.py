@@ -4,14 +4,15 @@ Without a lock, a rebalance gives messages to two members: the next reader start
 last one still works on what is behind it. The rules (`pulling.md, Queue lock`):
 
 Owner       The member that pulled first. It reads where it asks; no other member is granted a pull.
-Start       A new owner starts at the acknowledged offset, whatever offset it requested: it must neither repeat what the
+Start       A new owner starts at the acknowledged offset, not at its requested offset: it must neither repeat what the
             last owner finished nor skip what that one left. If it requests the same offset again the answer was lost,
             and it is sent there again; until it requests another offset or commits, it can't move the offset back.
 Quiet       Another member becomes owner when it was seen QUIET_SIGHTINGS times in a row, at least SIGHTING_INTERVAL_MS
             apart, that everything handed out is acknowledged. Handing out and moving the offset restart the count; an
             owner that pulls and finds nothing doesn't, as it has nothing to lose.
-Silence     Another member becomes owner when the owner neither pulled nor committed for the hold timeout. What it had
-            is handed out again. So the timeout must be longer than a poll may take and than members commit apart.
+Silence     Another member becomes owner when the owner neither pulled nor committed for the hold timeout. Messages that
+            it had is handed out again. So the timeout must be longer than a poll may take and than members commit
+            apart.
 Deposed     Commits of a member that lost the queue are refused, and so are messages that were read for its pull: a pull
             may take long, so `confirm_handed_out` is called when they leave.
 

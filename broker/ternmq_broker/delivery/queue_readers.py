@@ -1,4 +1,4 @@
-"""Which member of a group reads a queue by offset: the one that pulled last, and since when it does.
+"""Tracks which member of a group reads a queue by offset: the last that pulled, and since when it does.
 
 A member counts for `READER_S` after its last pull, or until it leaves. A restart forgets readers until their next
 pulls. Operators are shown them; nothing else depends on them.

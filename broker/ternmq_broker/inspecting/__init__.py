@@ -1,1 +1,1 @@
-"""What the broker tells of itself: figures, history, progress, statuses, pages of what waits."""
+"""Reports of the broker about itself: figures, history, progress, statuses, and lists of what waits."""

@@ -134,7 +134,7 @@ class BrokerHistory(BackgroundLoop):
 def _compute_rates(before: dict[str, int], now: dict[str, int], passed_s: float) -> dict[str, float]:
     """The rates of the counts that have changed.
 
-    A missing count was 0, and so was one that is smaller now: its topic was deleted and created again.
+    A missing count was 0, and so was a count that is smaller now: its topic was deleted and created again.
     """
     rates = {}
     for name, count in now.items():

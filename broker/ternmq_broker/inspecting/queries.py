@@ -55,7 +55,7 @@ class BrokerQueries:
 
     async def query_progress(self, group: str, topics: "Sequence[str]" = ()) -> "list[QueueProgress]":
         """The group's progress, or where it would begin, in each queue with messages, with the age of its lag and with
-        who reads it; and in empty queues that a member reads.
+        its reader; and in empty queues that a member reads.
 
         Covers the topics that the group is known to have, and `topics`.
         """
@@ -129,7 +129,7 @@ class BrokerQueries:
         return stored_message(queue, record) if is_held else None
 
     async def unfinished_work(self, broker: str) -> UnfinishedWork:
-        """What would be lost with this broker."""
+        """Return the work that would be lost with this broker."""
         del broker
         backlogs: dict[tuple[str, str], int] = {}
         for group in {group for group, _ in self._consumption.lag_pairs()}:

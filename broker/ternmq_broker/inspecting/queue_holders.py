@@ -1,4 +1,4 @@
-"""Who has a queue of a group: the member that pulls from it, and the one that has locked it.
+"""Finds the reader of a group's queue, and the member that has locked it.
 
 Some clients lock queues that they consume in order (`ClientLocks`), and some groups have the broker give each queue to
 one reader (`QueueLocks`). Either is a lock to operators.
@@ -44,7 +44,7 @@ class QueueHolders:
         ]
 
     def add_holders(self, group: str, row: QueueProgress) -> QueueProgress:
-        """Return the row with who reads the queue, and who has locked it."""
+        """Return the row with the reader of the queue, and the member that has locked it."""
         queue = row.queue
         reader = self._readers.find_reader(group, queue.topic, queue.queue_id)
         lock = self._find_lock(group, queue)

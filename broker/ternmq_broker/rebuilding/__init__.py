@@ -1,1 +1,1 @@
-"""Rebuilds a lost registry from what a store holds."""
+"""Rebuilds a lost registry from the contents of a store."""

@@ -3,7 +3,8 @@
 Embedded    A whole registry file gets what it lacks. A damaged one is set aside; a new one takes its place, with the
             rows that can be trusted as they were (`ternmq_registry.copies.salvage`), and the rest from the store.
 Cluster     What the registry lacks is created, with its queues on this broker; a topic that the rebuild of another
-            broker created before gets this broker too. What was deleted while this broker was away is left out.
+            broker created before gets this broker too. Resources that were deleted while this broker was away are left
+            out.
 Guessed     from the store: a topic's type (`store_contents`), its number of queues, which is at least so many, whether
             a group is FIFO, and to which LITE topic it is bound, if to any. All other settings are the defaults.
 """
@@ -168,7 +169,7 @@ def topic_changes(
     for stored in contents.topics:
         found = known.get(stored.name)
         if found is None:
-            made = Topic(
+            topic = Topic(
                 name=stored.name,
                 type=MessageType.NORMAL if stored.is_mixed else stored.type,
                 mixed=stored.is_mixed,
@@ -176,7 +177,7 @@ def topic_changes(
                 created_ms=stored.first_ms or now_ms(),
                 brokers=() if broker is None else (broker,),
             )
-            changes.append(TopicChange(made, stored, is_new=True))
+            changes.append(TopicChange(topic, stored, is_new=True))
             continue
         brokers = found.brokers if broker is None else tuple(sorted({*found.brokers, broker}))
         wanted = replace(found, queues=max(found.queues, stored.queues), brokers=brokers)

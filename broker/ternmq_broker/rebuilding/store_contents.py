@@ -1,10 +1,10 @@
 """The topics and groups of a store that no process has open, for a registry that has lost them.
 
-Topics      Those of the index, with the queues up to the last one that was used; timers and half messages, which are in
+Topics      Those of the index, with the queues up to the last used one; timers and half messages, which are in
             no queue yet, are all read.
 Type        That of the newest message, among the first and the last of each queue: reading the whole log would take
             hours, and all messages of a topic have its type.
-Lite        Queues of lite topics belong to their LITE topic, which is LITE whatever its own messages say.
+Lite        Queues of lite topics belong to their LITE topic, which is LITE regardless of its own messages.
 Groups      Those of the consumption journal, and of the names of retry and dead letter topics. No file says whether a
             group is FIFO: it counts as FIFO if all topics that it consumed are, and nothing of it was ever retried. One
             that consumed lite topics counts as a lite group, bound to the LITE topic of most of them.
@@ -92,7 +92,7 @@ class StoreContents:
 
 @contextmanager
 def open_contents(settings: "BrokerSettings") -> "Iterator[StoreContents]":
-    """Read what the store holds, without a change; no other process can open it until the block ends. Blocks.
+    """Read the contents of the store, without a change; no other process can open it until the block ends. Blocks.
     StartupError as for a start.
     """
     folder = settings.folder

@@ -3,13 +3,13 @@
 Promise     With each answer it promises not to take over for a while, so that a leader can serve while the registry is
             away. It promises nothing while the registry says that the leader's lease has run out: that leader is cut
             off from the registry, and out of the routes.
-Take over   A follower asks the registry, which decides: one that is in sync there may lead, when the leader's lease has
-            run out and no promise holds any more. It does not know what it promised before a restart, so it waits as
-            long. One that knows of damage of its log first gives the others time to take over, two leases.
-Reads       It gives messages to proxies only while it is in sync, as the registry said within a lease, and had all of
-            its leader's log within about the time after which the leader takes it out of the in-sync set. So it knows
-            what is deleted and purged, except for that time.
-Epoch       A leader of an epoch below one that it knows of is refused: another one has been elected since.
+Take over   A follower asks the registry, which decides: an in-sync replica may lead, when the leader's lease has run
+            out and no promise is in force. It does not know what it promised before a restart, so it waits as long. A
+            follower that knows of damage of its log first gives the others time to take over, two leases.
+Reads       It gives messages to proxies only while it is in sync, as the registry answered within a lease, and had all
+            of its leader's log within about the time after which the leader takes it out of the in-sync set. So it
+            knows what is deleted and purged, except for that time.
+Epoch       A leader of an epoch below the latest known one is refused: another one has been elected since.
 """
 
 from dataclasses import dataclass

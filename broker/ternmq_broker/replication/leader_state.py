@@ -1,12 +1,12 @@
 """The decisions of a leader: what is acknowledged, which replicas are in sync, whether it may serve.
 
-Acknowledged   is what every in-sync replica holds durably, the leader included, while they are at least `min_insync`.
+Acknowledged   is what every in-sync replica has durably, the leader included, while they are at least `min_insync`.
                A replica that is being added or removed counts as in sync for as long as the registry may say so: any
                of them may be the next leader.
 In-sync set    follows the replicas that keep up; one change at a time, by compare-and-set in the registry. It never
                shrinks below `min_insync`: nothing could be acknowledged then anyway, and a replica that has everything
                would be given up. One whose log is damaged leaves it when that lasts, and returns when it is repaired.
-Serving        is allowed while the lease in the registry holds, by this process's own clock from before the request;
+Serving        is allowed while the lease in the registry is valid, by this process's own clock from before the request;
                or while every other in-sync replica has promised not to take over. So an outage of the registry ends
                nothing, and a leader that is cut off from both stops by itself.
 """
@@ -36,7 +36,7 @@ class InSyncChange:
 
 @dataclass(slots=True)
 class _FollowerProgress:
-    """What the leader knows of a follower: its position in the log, its connection, its promise and its damage."""
+    """The state of a follower at its leader: its position in the log, its connection, its promise and its damage."""
 
     position: int
     since_s: float
@@ -132,7 +132,7 @@ class LeaderState:
     # --- followers
 
     def add_follower(self, name: str, position: int, now_s: float) -> None:
-        """Add a replica that follows in this epoch, and holds the leader's log durably below `position`."""
+        """Add a replica that follows in this epoch, and has the leader's log durably below `position`."""
         before = self._followers.get(name)
         follower = self._followers[name] = _FollowerProgress(position, now_s)
         if before is not None:
@@ -152,7 +152,7 @@ class LeaderState:
     def note_answer(self, name: str, position: int, *, requested_s: float, end_then: int, promises: bool) -> None:
         """Note a replica's answer to the leader's message of `requested_s`, when the log ended at `end_then`.
 
-        It holds the log durably below `position`; `promises`: it promises not to take over for a while.
+        It has the log durably below `position`; `promises`: it promises not to take over for a while.
         """
         follower = self._followers[name]
         follower.position = max(follower.position, position)
@@ -172,7 +172,7 @@ class LeaderState:
             follower.damaged_s = now_s
 
     def is_damaged(self, name: str) -> bool:
-        """Tell whether the replica last said that its log has damage."""
+        """Tell whether the replica last reported damage of its log."""
         follower = self._followers.get(name)
         return follower is not None and follower.damaged_s is not None
 
@@ -188,7 +188,7 @@ class LeaderState:
             return now_s - self._began_s <= self._timing.lag_s
         if not follower.connected and now_s - follower.gone_s > self._timing.disconnected_s:
             return False
-        # A new follower gets as much time as one that falls behind.
+        # A new follower gets as much time as a lagging one.
         return now_s - max(follower.caught_up_s or 0.0, follower.since_s) <= self._timing.lag_s
 
     def _has_all(self, name: str, now_s: float) -> bool:

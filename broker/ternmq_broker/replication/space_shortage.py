@@ -43,7 +43,7 @@ class SpaceShortage:
         """Return the action, if it is a new one.
 
         `is_short`: this leader refuses sends for lack of room; `with_room`: the in-sync followers that have room, and
-        up to where each holds the log.
+        up to where each has the log.
         """
         if not is_short:
             self._since_s = self._last_action = None
@@ -52,7 +52,7 @@ class SpaceShortage:
             self._since_s = now_s
         if now_s - self._since_s < PATIENCE_S or now_s < self._not_before_s:
             return None
-        # The follower that holds the most catches up the soonest.
+        # The follower with the longest log catches up the soonest.
         action = SpaceAction(max(sorted(with_room), key=with_room.__getitem__, default=None))
         if action == self._last_action:
             return None

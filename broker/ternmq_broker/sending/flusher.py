@@ -42,7 +42,7 @@ class LogFlusher:
     """Decides when appended messages may be acknowledged and read.
 
     SYNC: after the sync that covers them. ASYNC: at once; a sync follows within half a second. Both wait until `limit`
-    is there too. When a sync fails, what the disk holds is unknown, so everything is refused from then on.
+    is there too. When a sync fails, the contents of the disk are unknown, so everything is refused from then on.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class LogFlusher:
                 call_back(done, error)
 
     async def stop(self) -> None:
-        """Sync what is left, answer what waits, and end. What waits for other replicas fails."""
+        """Sync the rest, answer waiting sends, and end. Sends that wait for other replicas fail."""
         self._stopping = True
         if self.failure is None:
             self._start_sync()

@@ -56,39 +56,39 @@ class CallMethods:
             "pulling_members": pulling_members,
         }
 
-    def is_up_to_date(self, asked: "FramePiece") -> bool:
+    def is_up_to_date(self, piece: "FramePiece") -> bool:
         """Whether all deletions before the call's topic and group were created are done.
 
         Until then nothing of them may be stored or returned: it would be removed with the old topic or group, or be
         taken for it.
         """
-        return self._registry_sync.is_synced_to(max(asked.topic_created_version, asked.group_created_version))
+        return self._registry_sync.is_synced_to(max(piece.topic_created_version, piece.group_created_version))
 
-    def refuse_deleted(self, asked: "FramePiece", call: "ShardCall", values: "Values") -> None:
+    def refuse_deleted(self, piece: "FramePiece", call: "ShardCall", values: "Values") -> None:
         """Raise CONSUMER_GROUP_NOT_FOUND for a group whose deletion its proxy does not know yet.
 
         What it received now would count for the next group with the same name.
         """
-        if asked.group_created_version and self._registry_sync.is_deleted_group(
-            call.required_group(values), asked.group_created_version
+        if piece.group_created_version and self._registry_sync.is_deleted_group(
+            call.required_group(values), piece.group_created_version
         ):
             raise MessagingError(
                 ErrorCode.CONSUMER_GROUP_NOT_FOUND, f"consumer group {call.required_group(values)!r} was deleted"
             )
 
     async def when_known(
-        self, asked: "FramePiece", call: "ShardCall", values: "Values", method: Callable[..., Awaitable[object]]
+        self, piece: "FramePiece", call: "ShardCall", values: "Values", method: Callable[..., Awaitable[object]]
     ) -> object:
         """Answer when the deletions are done (`knows`); HA_NOT_AVAILABLE if the registry does not answer in time."""
         # The later of both: waiting for one after the other could take longer than the proxy waits.
-        if not await self._registry_sync.wait_to_store(max(asked.topic_created_version, asked.group_created_version)):
-            raise self.not_known_yet(asked, call, values)
-        self.refuse_deleted(asked, call, values)
+        if not await self._registry_sync.wait_to_store(max(piece.topic_created_version, piece.group_created_version)):
+            raise self.not_known_yet(piece, call, values)
+        self.refuse_deleted(piece, call, values)
         return await call.call_method(method, values)
 
-    def not_known_yet(self, asked: "FramePiece", call: "ShardCall", values: "Values") -> MessagingError:
+    def not_known_yet(self, piece: "FramePiece", call: "ShardCall", values: "Values") -> MessagingError:
         """The error for a call whose topic or group is newer than the known deletions."""
-        is_topic = asked.topic_created_version >= asked.group_created_version
+        is_topic = piece.topic_created_version >= piece.group_created_version
         kind, name = ("topic", call.required_topic(values)) if is_topic else ("group", call.required_group(values))
         return MessagingError(
             ErrorCode.HA_NOT_AVAILABLE,

@@ -47,9 +47,9 @@ class DeletionLog:
 
         Raises RegistryUnavailable, and StartupError for damaged notes.
         """
-        told_up_to = await asyncio.to_thread(self._registry.applied_version, self._broker.name)
+        applied = await asyncio.to_thread(self._registry.applied_version, self._broker.name)
         async with self._turn:
-            self._reported_up_to = told_up_to
+            self._reported_up_to = applied
             await asyncio.to_thread(self._notes.read)
             if self._notes.up_to > self._directory.snapshot.version:
                 _log.warning("ignoring the record of deletions: it is of another registry")
@@ -96,7 +96,7 @@ class DeletionLog:
             self._problem = None
 
     async def _catch_up(self, version: int) -> None:
-        """Catch up; the caller holds `_turn`."""
+        """Catch up; the caller has `_turn`."""
         deletions = await asyncio.to_thread(self._registry.list_deletions, self._notes.up_to)
         for deletion in sorted(deletions, key=lambda each: each.version):
             await self._apply_deletion(deletion)

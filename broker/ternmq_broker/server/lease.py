@@ -123,5 +123,5 @@ class BrokerLease:
         # A later epoch may also be a registration of ours whose answer was lost.
         if entry is not None and entry.epoch > self._epoch and not self._is_unsure:
             raise StartupError(f"it is at {entry.address}, epoch {entry.epoch}")
-        # The broker was removed, or the registry is an older one that was restored.
+        # The broker was removed, or an older registry was restored.
         await self.register_broker()

@@ -1,6 +1,6 @@
 """The broker's load, which it reports with each heartbeat.
 
-What would be lost with the broker is counted apart: that takes a while where there are many groups and timers, and a
+Unfinished messages are counted separately: that takes a while where there are many groups and timers, and a
 heartbeat must not wait. It is counted a last time at the end of the process, so that the registry has it while the
 broker is away.
 """

@@ -328,7 +328,7 @@ class BrokerServer:
         return load
 
     async def _report_last_load(self, lease: BrokerLease, load: LoadReport, directory: "RegistryDirectory") -> None:
-        """Report what the broker holds at its end: no client calls it any more."""
+        """Report the broker's unfinished messages at its end: no client calls it any more."""
         last = await load.final_load()
         if directory.problem is None:
             await lease.report_load(last)

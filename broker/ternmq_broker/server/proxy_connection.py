@@ -155,21 +155,21 @@ class ProxyConnection:
     async def ask_question(self, question: shard_frames.ProxyQuestion) -> bytes | None:
         """Ask this proxy a question of another proxy; None without an answer in time."""
         number = next(self._numbers)
-        told = await self._request_reply(
+        answer = await self._request_reply(
             shard_frames.PROXY_REPLY.what,
             number,
             shard_frames.PROXY_QUESTION.encode_note(question, number),
             self._proxies.limits.notify_s,
         )
-        return cast("bytes | None", told)
+        return cast("bytes | None", answer)
 
-    async def _request_reply(self, what: str, number: int, asked: bytes, within_s: float) -> object:
+    async def _request_reply(self, what: str, number: int, question: bytes, within_s: float) -> object:
         """Send a piece and wait for the reply with that number; None if none comes in time, or the stream ends."""
         if self._closed:
             return None
         replied: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._replies[what, number] = replied
-        self._send_piece(asked)
+        self._send_piece(question)
         try:
             async with asyncio.timeout(within_s):
                 return await replied
@@ -214,28 +214,28 @@ class ProxyConnection:
 
     # --- calls
 
-    def _serve_call(self, asked: "FramePiece") -> None:
+    def _serve_call(self, piece: "FramePiece") -> None:
         self.calls += 1
         try:
-            call = _find_call(asked.what)
-            values = call.decode_arguments(asked)
-            asked.body = Raw()  # it would keep the whole frame while this call waits
-            if self._answers.is_up_to_date(asked):
-                self._answers.refuse_deleted(asked, call, values)
-                if call.name == "append_each" and not asked.traceparent:
-                    self._append_each(asked, values)
+            call = _find_call(piece.what)
+            values = call.decode_arguments(piece)
+            piece.body = Raw()  # it would keep the whole frame while this call waits
+            if self._answers.is_up_to_date(piece):
+                self._answers.refuse_deleted(piece, call, values)
+                if call.name == "append_each" and not piece.traceparent:
+                    self._append_each(piece, values)
                     return
                 work = call.call_method(self._methods[call.name], values)
                 if isinstance(work, DoneResult):
-                    self._send_answer(asked, values, work.result)
+                    self._send_answer(piece, values, work.result)
                     return
             else:
-                work = self._when_known(asked, call, values)
-            self._start_task(asked, call, values, cast("Work", work))
+                work = self._when_known(piece, call, values)
+            self._start_task(piece, call, values, cast("Work", work))
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
-            self._send_piece(_encode_failure(asked, error))
+            self._send_piece(_encode_failure(piece, error))
 
-    def _append_each(self, asked: "FramePiece", values: "Values") -> None:
+    def _append_each(self, piece: "FramePiece", values: "Values") -> None:
         """Answer sends without a task, which would cost as much as the sends."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unanswered.add(answered)
@@ -245,9 +245,9 @@ class ProxyConnection:
             if not answered.done():  # it is done once the process gave up waiting
                 answered.set_result(None)
             try:
-                self._send_answer(asked, values, outcomes)
+                self._send_answer(piece, values, outcomes)
             except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
-                self._send_piece(_encode_failure(asked, error))
+                self._send_piece(_encode_failure(piece, error))
 
         try:
             self._answers.append_each_nowait(values[0], answer_sends)
@@ -255,41 +255,41 @@ class ProxyConnection:
             self._unanswered.discard(answered)
             raise
 
-    def _start_task(self, asked: "FramePiece", call: "ShardCall", values: "Values", work: "Work") -> None:
+    def _start_task(self, piece: "FramePiece", call: "ShardCall", values: "Values", work: "Work") -> None:
         """Run a call as a task, until it is done or, if it only reads, is cancelled."""
-        task = asyncio.create_task(self._run_call(asked, call, values, work))
-        self._tasks[asked.number] = task
+        task = asyncio.create_task(self._run_call(piece, call, values, work))
+        self._tasks[piece.number] = task
         if call.rules.reads:
-            self._reads.add(asked.number)
-        task.add_done_callback(lambda _: self._task_ended(asked.number, work))
+            self._reads.add(piece.number)
+        task.add_done_callback(lambda _: self._task_ended(piece.number, work))
 
     def _task_ended(self, number: int, work: "Work") -> None:
         self._tasks.pop(number, None)
         self._reads.discard(number)
         work.close()  # for a task that was cancelled before it began
 
-    async def _run_call(self, asked: "FramePiece", call: "ShardCall", values: "Values", work: "Work") -> None:
+    async def _run_call(self, piece: "FramePiece", call: "ShardCall", values: "Values", work: "Work") -> None:
         try:
-            with self._proxies.continued(asked.traceparent) if asked.traceparent else NOTHING:
-                if call.rules.reads and asked.timeout_ms:
-                    async with asyncio.timeout(asked.timeout_ms / 1000):
+            with self._proxies.continued(piece.traceparent) if piece.traceparent else NOTHING:
+                if call.rules.reads and piece.timeout_ms:
+                    async with asyncio.timeout(piece.timeout_ms / 1000):
                         result = await work
                 else:
                     result = await work
-            self._send_answer(asked, values, result)
+            self._send_answer(piece, values, result)
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
-            self._send_piece(_encode_failure(asked, error))
+            self._send_piece(_encode_failure(piece, error))
 
     def _cancel_read(self, number: int) -> None:
         if number in self._reads:
             self._tasks[number].cancel()
 
-    def _send_answer(self, asked: "FramePiece", values: "Values", result: object) -> None:
+    def _send_answer(self, piece: "FramePiece", values: "Values", result: object) -> None:
         undelivered: Undelivered = None
-        if asked.what == "pop" and result:
+        if piece.what == "pop" and result:
             undelivered = self._release_later(values[0], cast("list[DeliveredMessage]", result))
         try:
-            self._send_piece(shard_frames.encode_piece(shard_frames.ANSWER, asked.number, result), undelivered)
+            self._send_piece(shard_frames.encode_piece(shard_frames.ANSWER, piece.number, result), undelivered)
         except Exception:
             _give_back([undelivered])
             raise
@@ -306,15 +306,15 @@ class ProxyConnection:
     def _ask_proxies(self, question: str, argument: str) -> "Awaitable[list[ProxyAnswer]]":
         return self._proxies.ask_others(self, shard_frames.ProxyQuestion(question, argument))
 
-    def _when_known(self, asked: "FramePiece", call: "ShardCall", values: "Values") -> "Awaitable[object]":
+    def _when_known(self, piece: "FramePiece", call: "ShardCall", values: "Values") -> "Awaitable[object]":
         if call.name == "pop":
             order, watch = values
             if watch:
                 # Its proxy is notified when to try again, and meanwhile tries other brokers.
                 self._refused.add((order.group, order.wait_key))
-                self._proxies.registry_sync.request_sync(asked.group_created_version)
-                raise self._answers.not_known_yet(asked, call, values)
-        return self._answers.when_known(asked, call, values, self._methods[call.name])
+                self._proxies.registry_sync.request_sync(piece.group_created_version)
+                raise self._answers.not_known_yet(piece, call, values)
+        return self._answers.when_known(piece, call, values, self._methods[call.name])
 
     def _pop_or_watch(self, order: "PopOrder", *, watch: bool) -> "Awaitable[list[DeliveredMessage]]":
         text = cast("FilterText", order.filter)
@@ -371,6 +371,6 @@ def _find_call(name: str) -> "ShardCall":
     return call
 
 
-def _encode_failure(asked: "FramePiece", error: Exception) -> bytes:
+def _encode_failure(piece: "FramePiece", error: Exception) -> bytes:
     """Encode the answer to a call that failed."""
-    return shard_frames.FAILED.encode_note(failure_of(asked.what, error), asked.number)
+    return shard_frames.FAILED.encode_note(failure_of(piece.what, error), piece.number)

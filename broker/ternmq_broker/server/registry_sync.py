@@ -61,10 +61,10 @@ class RegistrySync:
         """Whether all deletions up to that version are done."""
         return version <= self._deletion_log.synced_up_to
 
-    def is_deleted_group(self, name: str, made: int) -> bool:
+    def is_deleted_group(self, name: str, version: int) -> bool:
         """Whether the group that was created at version `made`, which is known here, was deleted since."""
         snapshot = self._directory.snapshot
-        return made <= snapshot.version and snapshot.group_created_version(name) != made
+        return version <= snapshot.version and snapshot.group_created_version(name) != version
 
     async def wait_for_version(self, version: int) -> None:
         """Sync to a version that a proxy knows, but wait for that only for `patience_s`.

@@ -50,7 +50,7 @@ def _file_in(data_dir: "Path") -> NoteFile:
         data_dir / STORE_ID,
         old=re.compile("[0-9a-f]{32}"),
         advice="restore it from a copy, or write into it the id that the registry knows: without it the broker gets "
-        "another one, which the registry refuses with the one that it knows",
+        "another one, which the registry refuses beside the known one",
     )
 
 

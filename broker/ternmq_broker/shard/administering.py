@@ -1,4 +1,4 @@
-"""What operators change: deletions, purges, progress. See `StorageAdministering`."""
+"""Changes by operators: deletions, purges, progress. See `StorageAdministering`."""
 
 import asyncio
 import functools
@@ -72,7 +72,7 @@ class BrokerAdministering:
         self._counts = counts
 
     def skip(self, group: str, queue: QueueRef, offset: int) -> DoneResult[None]:
-        """Finish the message at that offset, whoever has it; BAD_REQUEST if the group has not reached it yet."""
+        """Finish the message at that offset for any member; BAD_REQUEST if the group has not reached it yet."""
         topic, queue_id = queue.topic, queue.queue_id
         if not self._consumption.skip_message(group, topic, queue_id, offset):
             raise MessagingError(

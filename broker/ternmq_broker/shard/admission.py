@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class ReplicationGate(Protocol):
-    """What the replication of a shard allows its leader; `server/replication/leader.py` implements it."""
+    """The replication's permission for its leader to store; `server/replication/leader.py` implements it."""
 
     def check_serves(self) -> None:
         """Raise MessagingError while messages may not be delivered."""

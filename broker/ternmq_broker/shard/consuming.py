@@ -110,7 +110,7 @@ class BrokerConsuming:
         return self._consumption.pop(order, self._clock.now_ms())
 
     def urgency(self, group: str, topic: str, queues: range, *, lowest_first: bool) -> DoneResult[int]:
-        """How many queues of a PRIORITY topic come before the first one that may have something for the group."""
+        """How many queues of a PRIORITY topic precede the first that may have a message for the group."""
         if len(queues) > QUEUES_MAX:
             raise MessagingError(ErrorCode.BAD_REQUEST, f"no topic has {len(queues)} queues")
         return DoneResult(
@@ -176,7 +176,7 @@ class BrokerConsuming:
             self._pollers.wake_group(group, topic, 1)
 
     async def dead_letter(self, group: str, topic: str, handle: "ReceiptHandle", *, attempts: int = 0) -> SettleOutcome:
-        """Make a message a dead letter because its consumer asked for it; see `Redelivery.dead_letter`."""
+        """Make a message a dead letter on its consumer's request; see `Redelivery.dead_letter`."""
         return await self._redelivery.dead_letter(group, topic, handle, attempts)
 
     async def change_invisible(

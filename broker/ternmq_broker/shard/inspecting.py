@@ -1,4 +1,4 @@
-"""What the broker tells of what is stored, and of what waits. See `StorageInspecting`."""
+"""Reports about stored and waiting messages. See `StorageInspecting`."""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class BrokerInspecting:
-    """Answers operators' questions; each answer is made by an object of its own."""
+    """Answers operators' questions; each answer comes from its own object."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class BrokerInspecting:
         return await self._statuses.find_statuses(queue, offset, message_id)
 
     async def content(self, topic: str) -> "TopicContent":
-        """What the topic's queues hold."""
+        """Return the contents of the topic's queues."""
         return await self._contents.describe_topic(topic)
 
     async def timers(self, *, topic: str, start: str, limit: int) -> "TimerPage":
@@ -97,7 +97,7 @@ class BrokerInspecting:
         return await self._queries.read_log_offset(broker, log_offset)
 
     async def remaining(self, broker: str) -> "UnfinishedWork":
-        """What would be lost with this broker."""
+        """Return the work that would be lost with this broker."""
         return await self._queries.unfinished_work(broker)
 
     def lite_clients(self, group: str, topic: str) -> DoneResult[list[str]]:

@@ -76,7 +76,7 @@ class BrokerReading:
     def bounds(
         self, queue: QueueRef, *, reader: "QueueReaderId | None" = None, offset: int = 0
     ) -> "DoneResult[QueueBounds]":
-        """The offsets that the queue holds; see `OffsetResets` for what a reader is told."""
+        """Return the bounds of the queue; see `OffsetResets` for the answer to a reader."""
         bounds = self._consumption.queue_bounds(queue.topic, queue.queue_id)
         if reader is not None:
             self._readers.note_pull(reader.group, reader.client_id, queue.topic, queue.queue_id)  # it may read a copy
@@ -90,12 +90,12 @@ class BrokerReading:
         return await asyncio.to_thread(self._reader.find_offset_at, queue.topic, queue.queue_id, time_ms)
 
     def begin_pulling(self, group: str, queue: QueueRef) -> DoneResult[int | None]:
-        """Where a member of a group that keeps offsets goes on; see `RetryHandover.begin_pulling`."""
+        """Return where a member of a group that keeps offsets continues; see `RetryHandover.begin_pulling`."""
         self._resets.begin_queue(group, queue.topic, queue.queue_id)
         return DoneResult(self._handover.begin_pulling(group, queue.topic, queue.queue_id))
 
     def committed(self, group: str, queue: QueueRef) -> DoneResult[int | None]:
-        """Where the group is in the queue; None if it never was there."""
+        """Return the group's committed offset in the queue; None if it never read it."""
         return DoneResult(self._consumption.committed_offset(group, queue.topic, queue.queue_id))
 
     def set_committed(

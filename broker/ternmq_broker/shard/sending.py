@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.transaction_id import TransactionId
     from ternmq_runtime.observability.figures import NameCounts
 
-# Timers and half messages wait for replicas by the shard's replication mode, whatever their topic's mode is.
+# Timers and half messages wait for replicas by the shard's replication mode, not by their topic's.
 _WAITS_FOR_REPLICAS: Final = ""
 
 

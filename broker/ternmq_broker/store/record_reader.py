@@ -98,7 +98,7 @@ class RecordReader:
                 raise error
 
     def has_expired(self, location: MessageLocation) -> bool:
-        """Tell whether the record there is whole, but shares its rest with one that retention has removed."""
+        """Tell whether the record there is whole, but shares its rest with a removed record."""
         try:
             reference = self._log.record_at(location.log_offset).reference
         except BadRecord:
@@ -120,7 +120,7 @@ class RecordReader:
         return low
 
     def stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Return when the message at that offset, or the first one that is left behind it, was stored. Reads, so for a
+        """Return when the message at that offset, or the first remaining one after it, was stored. Reads, so for a
         thread.
         """
         first, end = self._queues.queue_bounds(topic, queue_id)

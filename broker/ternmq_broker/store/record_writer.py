@@ -21,7 +21,7 @@ _MESSAGE: Final = RecordKind.MESSAGE.value
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch:
-    """Where a batch was stored: the queue offset of its first message, and the log's end behind its last."""
+    """The place of a stored batch: the queue offset of its first message, and the log's end behind its last."""
 
     first_offset: int
     log_end: int

@@ -222,7 +222,8 @@ class _BackupRun:
         self._files[name] = (size, copy_file(file, size, self._target_path(name), self._on_progress))
 
     def _link_or_copy(self, folder: OverlayFolder, name: str, where: str) -> None:
-        """Link a file that does not change any more, or copy it; one that was removed meanwhile can still be read."""
+        """Link a file that does not change any more, or copy it; a file that was removed meanwhile can still be
+        read."""
         file, place = folder.open(name), self._target_path(f"{where}/{name}")
         is_linked = False
         if not self._only_copies:

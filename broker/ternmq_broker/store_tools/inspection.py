@@ -1,4 +1,4 @@
-"""Inspects a store: what it holds, by its indexes and what a start would recover; the log is not read beyond that."""
+"""Inspects a store: its contents by its indexes, and what a start would recover; it reads no more of the log."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -48,7 +48,7 @@ def store_folder(directory: "Path") -> "Path":
 class StoreView:
     """A store's files as they are at one moment.
 
-    `format` is None for a store of layout 1, or for one that has neither that file nor a record that tells; with a
+    `format` is None for a store of layout 1, or for a store with neither that file nor a record of it; with a
     `format_problem` it was recovered from the log. `format_files` are the file and its copy as they are. The segment to
     which a running broker writes ends with its records.
     """

@@ -1,4 +1,4 @@
-"""Transaction checks of half messages that nobody ended; those that stay unanswered are discarded.
+"""Transaction checks of open half messages; messages whose checks stay unanswered are discarded.
 
 The watcher decides which producer to ask, and how (`MessageService.watch_orphans`): it returns whether there was one.
 Only checks that reached a producer count. They are noted in the log, so that a restart goes on counting.

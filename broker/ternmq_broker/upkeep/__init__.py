@@ -1,1 +1,1 @@
-"""What the broker does by itself: retention, spills and checkpoints, scrubs and repairs, disk space."""
+"""The periodic work of the broker: retention, spills and checkpoints, scrubs and repairs, disk space."""

@@ -6,9 +6,9 @@ Watermarks  below the first, `free_min_bytes`, new messages are refused, while c
 Reserve     freeing space has to write first: indexes, low watermarks, relocated timers. When the disk is full all the
             same, since others write to it too, such a step gets a slice of the reserve, and is repeated; a clean end
             gets one too. Other housekeeping gets half of the reserve at most.
-Replicas    a follower copies whatever its leader accepts. It checks all the same, and reports to its leader whether it
+Replicas    a follower copies all that its leader accepts. It checks all the same, and reports to its leader whether it
             would accept messages (`replication/shortage.py`).
-Failures    what counts is whether appends work, whatever the figures are: a quota, a device with errors, a file system
+Failures    appends that fail count, not only the figures: a quota, a device with errors, a file system
             that turned read-only. After a failed write new messages are refused until a write beside the log works,
             which is tried each second, and less often while appends fail again soon after. Until then a follower
             does not lead.
@@ -91,26 +91,26 @@ class DiskSpaceWatch(BackgroundLoop):
 
     def __init__(
         self,
-        look_at_disk: "Callable[[], DiskBytes]",
+        check_disk: "Callable[[], DiskBytes]",
         reserve: "DiskReserve",
         *,
         free_min_bytes: int | None,
         follows: bool = False,
-        look_at_files: "Callable[[], str | None]" = _nothing_lost,
+        check_files: "Callable[[], str | None]" = _nothing_lost,
         seconds: "Callable[[], float]" = time.monotonic,
     ) -> None:
         """Check the disk for the first time; blocks.
 
         `free_min_bytes` None: by the size of the disk; 0: messages are not refused before the disk is full. `follows`:
-        until `start` this is a replica that accepts no messages of its own. `look_at_files` returns which file is not
-        at its path any more; it blocks, as `look_at_disk` does.
+        until `start` this is a replica that accepts no messages of its own. `check_files` returns which file is not
+        at its path any more; it blocks, as `check_disk` does.
         """
         # The checks raise no error: it comes from the reserve.
         super().__init__(
             self.check_and_renew, name="disk room", what="the reserve for a full disk can't be allocated again"
         )
-        self._look_at_disk = look_at_disk
-        self._look_at_files = look_at_files
+        self._read_disk = check_disk
+        self._find_lost_files = check_files
         self._seconds = seconds
         self._reserve = reserve
         self._configured = free_min_bytes
@@ -142,7 +142,7 @@ class DiskSpaceWatch(BackgroundLoop):
     def check_disk(self) -> None:
         """Read how much is free now."""
         try:
-            disk = self._look_at_disk()
+            disk = self._read_disk()
         except OSError as error:
             self._note_files(_unreadable_text(error))
         else:
@@ -176,7 +176,7 @@ class DiskSpaceWatch(BackgroundLoop):
         self.write_failed(error)
 
     def write_failed(self, error: OSError) -> None:
-        """Note that the commit log could not be written, for whatever reason."""
+        """Note that the commit log could not be written, for any reason."""
         if self._writes.note_failure(error, self._seconds()):
             self._update_refuses()
             _log.error("%s", self.problem)
@@ -193,12 +193,12 @@ class DiskSpaceWatch(BackgroundLoop):
         _log.warning("the disk can be written again: %s", self._resumed_text)
 
     def _check_files_and_disk(self) -> tuple[str | None, DiskBytes | None]:
-        """What is lost, and the space of the disk if nothing is; for a thread."""
-        lost = self._look_at_files()
+        """Return which files are lost, and the space of the disk if none is; for a thread."""
+        lost = self._find_lost_files()
         if lost is not None:
             return lost, None
         try:
-            return None, self._look_at_disk()
+            return None, self._read_disk()
         except OSError as error:
             return _unreadable_text(error), None
 
@@ -230,7 +230,7 @@ class DiskSpaceWatch(BackgroundLoop):
 
     @property
     def free_bytes(self) -> int:
-        """What is free of the disk."""
+        """The free space of the disk."""
         return self._disk.free
 
     @property

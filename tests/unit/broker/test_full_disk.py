@@ -50,7 +50,7 @@ def opened(folder: Path, clock: MovableClock) -> Broker:
 
 
 def has_no_room(broker: Broker) -> None:
-    broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
+    broker._room._read_disk = lambda: DiskBytes(0, 1 << 40)
     broker._room.check_disk()
 
 
@@ -112,7 +112,7 @@ async def test_sends_work_again_when_there_is_room(broker: Broker) -> None:
     has_no_room(broker)
     with pytest.raises(DiskShort):
         await broker.sending.append(QUEUE, [message("a")])
-    broker._room._look_at_disk = lambda: DiskBytes(1 << 39, 1 << 40)
+    broker._room._read_disk = lambda: DiskBytes(1 << 39, 1 << 40)
     broker._room.check_disk()
     await broker.sending.append(QUEUE, [message("a")])
     assert broker.problem is None
@@ -138,7 +138,7 @@ async def test_a_send_that_meets_the_end_of_the_disk_is_told_so_and_has_the_disk
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DiskFile, "append", no_room)
-    broker._room._look_at_disk = lambda: DiskBytes(0, 1 << 40)
+    broker._room._read_disk = lambda: DiskBytes(0, 1 << 40)
     with pytest.raises(DiskShort, match="No space left"):
         await broker.sending.append(QUEUE, [message("a")])
     assert broker._room.refuses

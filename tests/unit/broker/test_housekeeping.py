@@ -283,7 +283,7 @@ async def test_when_room_is_short_what_expired_goes_at_once() -> None:
     house = House()
     house.pass_time()
     house.keeping.start()
-    house.room._look_at_disk = lambda: DiskBytes(1, 10**9)
+    house.room._read_disk = lambda: DiskBytes(1, 10**9)
     house.room.check_disk()
     async with asyncio.timeout(20):
         while house.store.log.segment_count > 1:  # noqa: ASYNC110 - there is no event

@@ -126,7 +126,7 @@ def test_a_disk_that_can_not_be_looked_at_is_as_one_that_is_gone() -> None:
 
     room = DiskSpaceWatch(lambda: DiskBytes(10**12, 10**12), DiskReserve(Path("nowhere"), 1), free_min_bytes=1)
     assert not room.refuses
-    room._look_at_disk = fails
+    room._read_disk = fails
     room.check_disk()
     assert room.refuses
     assert "/data: Input/output error" in (room.problem or "")

@@ -1,8 +1,8 @@
 """Queues that clients lock for themselves, so that one member of a group consumes each of them in order.
 
-A lock is its client's for `LOCK_MS` from when it asked last; then another client gets it. It is not tied to a
+A lock is its client's for `LOCK_MS` from its last request; then another client gets it. It is not tied to a
 connection, so it survives the death of a proxy. A restart, or another leader, forgets all: clients ask every 20 s.
-Messages are not guarded: whoever pulls gets them, and clients pull what they have locked.
+Messages are not guarded: any client that pulls gets them, and clients pull what they have locked.
 """
 
 from typing import TYPE_CHECKING, NamedTuple

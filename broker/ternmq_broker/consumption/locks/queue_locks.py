@@ -1,4 +1,4 @@
-"""Queue locks of groups that pull: who may read a queue now, and when the next one may.
+"""Queue locks of groups that pull: which member may read a queue now, and when the next one may.
 
 `delivery.queue_lock` has the rules; this module connects them with waiting calls. A reader whose call waits at the
 end of its queue counts as active.
@@ -58,7 +58,7 @@ class QueueLocks:
         """Read messages for the queue's reader; other readers wait for their turn, up to `poll_s` seconds.
 
         `read` reads from an offset on, or waits up to so many seconds for messages. A new reader begins at the
-        committed offset, whatever offset it asked for.
+        committed offset, for any requested offset.
         """
         key = (reader.group, reader.client_id)
         call = _PullCall()

@@ -36,7 +36,7 @@ class DepartedMembers:
         return [member for members in self._waiting.values() for member in members]
 
     def close(self) -> None:
-        """Wait for nobody any more."""
+        """Stop waiting for all members."""
         for timer in self._waiting:
             timer.cancel()
         self._waiting.clear()

@@ -1,6 +1,6 @@
 """Reads of a follower's copy, for proxies that read a cold backlog and need not the leader for it.
 
-Readable is what the leader reported as acknowledged and this copy holds: no later leader removes that. A message that
+Readable is what the leader reported as acknowledged and this copy has: no later leader removes that. A message that
 can't be read here may be whole at the leader: the proxy is sent there (HA_NOT_AVAILABLE), and gets no answer with a
 gap.
 

@@ -62,7 +62,7 @@ class _FollowRefused(Exception):
 
 
 class _StoreLost(Exception):
-    """Files of this follower's store are gone, so that it holds nothing for a leader; the text says which."""
+    """Files of this follower's store are gone, so it is useless to a leader; the text names them."""
 
 
 class ShardFollower:
@@ -136,7 +136,7 @@ class ShardFollower:
 
     @property
     def degraded_reason(self) -> str | None:
-        """What an operator should look at although the replica follows; None if nothing."""
+        """The problem for an operator, although the replica follows; None if there is none."""
         return self._files.current_store.damage.degraded_reason
 
     @property
@@ -199,8 +199,8 @@ class ShardFollower:
                 if now_s >= next_pulse_s:
                     next_pulse_s = now_s + timing.lease_s / 3
                     await self._renew_lease()
-                entry, asked_s = await self._membership.read_entry()
-                self._following.note_view(view_of(entry), asked_s)
+                entry, requested_s = await self._membership.read_entry()
+                self._following.note_view(view_of(entry), requested_s)
                 self._registry_was_read.set()
                 self._check_stream()
                 await self._note_in_sync(entry)
@@ -239,9 +239,9 @@ class ShardFollower:
             stream.abort_stream(f"the leader sent nothing for {lease_s:g} s")
 
     async def _renew_lease(self) -> None:
-        asked_s = self._seconds()
+        requested_s = self._seconds()
         applied = await self._membership.renew_replica(self.durable_end)
-        self._renewed_s = asked_s
+        self._renewed_s = requested_s
         if applied is None:
             raise StartupError(f"replica {self._membership.name} was removed from shard {self._membership.shard}")
         await asyncio.to_thread(self._notes.prune_up_to, applied)
@@ -264,7 +264,7 @@ class ShardFollower:
         membership, view = self._membership, self._following.shard_view
         assert view is not None
         while True:
-            asked_s = self._seconds()
+            requested_s = self._seconds()
             try:
                 epoch = await membership.take_leadership(view.epoch)
                 break
@@ -275,16 +275,16 @@ class ShardFollower:
         if epoch is None or entry.epoch != epoch:
             _log.info("replica %s leads", membership.names_of([entry.store_id]))
             return None
-        return WonElection(entry, asked_s, self._copy.acknowledged)
+        return WonElection(entry, requested_s, self._copy.acknowledged)
 
     async def _read_entry_until_known(self) -> "BrokerEntry":
         while True:
             try:
-                entry, asked_s = await self._membership.read_entry()
+                entry, requested_s = await self._membership.read_entry()
             except RegistryUnavailable:
                 await asyncio.sleep(RETRY_S)
             else:
-                self._following.note_view(view_of(entry), asked_s)
+                self._following.note_view(view_of(entry), requested_s)
                 return entry
 
     # --- the leader
@@ -433,7 +433,8 @@ class ShardFollower:
         return copy
 
     def _repair_sources(self) -> RepairSources:
-        """The leader. What it can't give now, it may give later, when its own log was repaired."""
+        """The leader as a source of repairs. Later it may give parts that it lacks now, when its own log was
+        repaired."""
         return RepairSources([] if self._log_requests is None else [self._log_requests.request_log], are_all=False)
 
     async def _receive_forever(self, stream: "MessageStream") -> None:
@@ -495,7 +496,7 @@ class ShardFollower:
         answer = HeldReport(
             held,
             self._leader_progress.had_all_s,
-            heartbeat.asked_s,
+            heartbeat.sent_s,
             promises,
             has_room=not self._files.opened.room.refuses,
             is_damaged=self._files.current_store.damage.is_known,

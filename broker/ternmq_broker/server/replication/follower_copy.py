@@ -1,7 +1,7 @@
 """A follower's store: takes the leader's bytes, makes them durable, and updates all that is derived of them.
 
 Nothing that is derived of messages that are not acknowledged yet is written to disk (`DerivedIndexes.spill_limit`):
-another leader may still have them cut off the log, and then only memory holds what was derived of them.
+another leader may still have them cut off the log, and then what was derived from them is in memory only.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class FollowerCopy:
         self._notes = notes
         self._on_held = on_held
         self._counts = counts or MessageCounts()
-        # What the leader has at hand comes in one piece, so no turns to wait.
+        # The leader sends all that it has in one piece, so there is no need to wait.
         self._flusher = LogFlusher(opened.store, flush, turns=0, worker=opened.disk.sync_worker)
         self._partial = b""
         self._log_start = 0

@@ -1,7 +1,7 @@
-"""One follower's stream at its leader: sends the log and the journal, and reads what the follower holds.
+"""One follower's stream at its leader: sends the log and the journal, and reads the follower's progress.
 
 Live         a follower that has nearly all gets new bytes at the end of the turn in which they were appended; or,
-             while it syncs the bytes before, when it reports that it holds these. So more comes together, and a piece
+             while it syncs the bytes before, when it reports that it has these. So more comes together, and a piece
              costs as much as a sync. A piece that ends in the middle of a record is never held: the rest of that
              record is sent at once.
 Catching up  at most `WINDOW_BYTES` are on the way, so that a slow follower does not fill the memory; no faster than

@@ -46,7 +46,7 @@ class NotServing(MessagingError):
 
 
 class TooFewReplicas(MessagingError):
-    """A message can't be held by enough replicas now; one that needs not to be can be stored all the same."""
+    """Too few replicas can store a message now; messages that need fewer can still be stored."""
 
 
 class ReplicatingLeader:
@@ -180,7 +180,7 @@ class ReplicatingLeader:
             _log.info("replica %s stopped following: %s", follower.name, follower.end_reason)
 
     def note_held(self, follower: FollowerStream, held: HeldReport) -> None:
-        """Note what a follower holds."""
+        """Note how far a follower has the log."""
         if self._followers.get(follower.replica) is not follower:
             return
         now_s, position = self._seconds(), held.position
@@ -201,7 +201,8 @@ class ReplicatingLeader:
         self.store.damage.report_damage(position, 0)
 
     def repair_sources(self) -> RepairSources:
-        """Where to ask for damaged parts of this log: in-sync followers first, which have all of it."""
+        """Return the replicas that may have damaged parts of this log: in-sync followers first, which have all of
+        it."""
         followers = sorted(self._followers.values(), key=lambda each: each.replica not in self._leading.in_sync)
         asks = [follower.ask_for_log for follower in followers]
         return RepairSources(asks, are_all=self._other_replicas <= self._followers.keys())
@@ -283,7 +284,7 @@ class ReplicatingLeader:
         return self._leading.is_damaged(replica)
 
     def has_all(self, replica: str) -> bool:
-        """Whether the replica is in sync and holds the log to its end."""
+        """Whether the replica is in sync and has the log to its end."""
         follower = self._followers.get(replica)
         return follower is not None and follower.held >= self.store.log.log_end and replica in self._leading.in_sync
 
@@ -418,7 +419,7 @@ class ReplicatingLeader:
         is_renewed = True
         while not self.deposed.is_set():
             await asyncio.sleep(beat_s if is_renewed else beat_s / 4)
-            asked_s = self._seconds()
+            requested_s = self._seconds()
             try:
                 entry = await membership.renew_leader(self.epoch, load(), self.store.log.synced)
             except Exception as error:  # noqa: BLE001 - the outermost of this task, and it logs
@@ -432,8 +433,8 @@ class ReplicatingLeader:
             if not is_renewed:
                 _log.info("the lease is renewed again")
             is_renewed = True
-            self._leading.note_renewal(asked_s)
-            self._renewed_s = asked_s
+            self._leading.note_renewal(requested_s)
+            self._renewed_s = requested_s
             if entry.move_to and entry.move_to != membership.store_id:
                 self.move_to = entry.move_to
                 self.move_requested.set()

@@ -1,4 +1,4 @@
-"""What a follower knows of its leader's log, and how long ago it had all of that log."""
+"""A follower's knowledge of its leader's log, and how long ago it had all of that log."""
 
 import math
 from collections import deque
@@ -32,10 +32,10 @@ class LeaderProgress:
         """Note a heartbeat of the leader."""
         self.heartbeat, self.heard_s = heartbeat, now_s
         if len(self._ends) < _HAD_ALL_MAX:
-            self._ends.append((heartbeat.asked_s, heartbeat.end))
+            self._ends.append((heartbeat.sent_s, heartbeat.end))
 
     def note_held(self, log_offset: int) -> None:
-        """Note that this copy holds the log up to `log_offset`."""
+        """Note that this copy has the log up to `log_offset`."""
         while self._ends and self._ends[0][1] <= log_offset:
             self.had_all_s, _ = self._ends.popleft()
 
@@ -44,4 +44,4 @@ class LeaderProgress:
         never."""
         if self.heartbeat is None or not self.had_all_s:
             return math.inf
-        return self.heartbeat.asked_s - self.had_all_s + now_s - self.heard_s
+        return self.heartbeat.sent_s - self.had_all_s + now_s - self.heard_s

@@ -103,13 +103,13 @@ class ShardMembership:
 
     async def read_entry(self) -> tuple["BrokerEntry", float]:
         """Read the shard, and when it was requested. StartupError if this replica was removed from it."""
-        asked_s = self._looked_s = self._seconds()
+        requested_s = self._looked_s = self._seconds()
         self._version, brokers = await asyncio.to_thread(self._registry.read_brokers)
         entry = brokers.get(self.shard)
         if entry is None or all(replica.store_id != self.store_id for replica in entry.replicas):
             raise StartupError(f"replica {self.name} was removed from shard {self.shard}")
         self._entry = entry
-        return entry, asked_s
+        return entry, requested_s
 
     async def is_replica(self, store_id: str) -> bool:
         """Whether the shard has a replica with that store. Repeated calls cost the registry little."""
@@ -121,7 +121,7 @@ class ShardMembership:
         return frozenset() if self._entry is None else frozenset(each.store_id for each in self._entry.replicas)
 
     async def renew_replica(self, position: int) -> int | None:
-        """Renew the lease of this replica, and report that it holds the log up to `position`.
+        """Renew the lease of this replica, and report that it has the log up to `position`.
 
         Returns the version up to which deletions are done on the shard; None: the replica was removed.
         """
@@ -168,7 +168,7 @@ class ShardMembership:
         return await asyncio.to_thread(self._registry.hand_over, self.shard, epoch, target, self.settings.lease_ms)
 
     async def give_up_leadership(self, epoch: int, load: "BrokerLoad | None" = None) -> None:
-        """End the leader's lease. No replica leads after it, so what it holds is what the shard holds."""
+        """End the leader's lease. No replica leads after it, so its log is that of the shard."""
         await asyncio.to_thread(self._registry.deregister_broker, self.shard, epoch)
         if load is not None:
             await asyncio.to_thread(self._registry.report_load, self.shard, epoch, load)

@@ -1,7 +1,7 @@
 """One proxy's stream to a follower: pulls of the copy and nothing else, in the frames of `Exchange`.
 
 It has a gRPC method of its own, since a proxy that looks for the leader must not be welcomed here. The follower greets
-as SHARD/REPLICA. What it can't answer, the proxy reads from the leader.
+as SHARD/REPLICA. The proxy reads from the leader what a follower can't answer.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _PULL = CALLS["pull"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadService:
-    """What all these streams share.
+    """The state that all these streams share.
 
     `reads` returns the copy, or raises why it may not be read; `continued` makes what is done within it part of the
     trace that a proxy names.
@@ -46,13 +46,13 @@ class ReadService:
     filters: FilterCache = field(default_factory=FilterCache)
     counts: MessageCounts = field(default_factory=MessageCounts)
 
-    async def answer_pull(self, asked: "FramePiece") -> "PulledMessages":
+    async def answer_pull(self, piece: "FramePiece") -> "PulledMessages":
         """Answer a pull. MessagingError, NoFrame."""
-        if asked.what != _PULL.name:
+        if piece.what != _PULL.name:
             raise not_readable_here("it follows, and answers pulls only")
-        queue, offset, passing, limit, _, _ = _PULL.decode_arguments(asked)
+        queue, offset, passing, limit, _, _ = _PULL.decode_arguments(piece)
         chosen = await compile_filter(self.filters, passing)
-        with self.continued(asked.traceparent) if asked.traceparent else NOTHING:
+        with self.continued(piece.traceparent) if piece.traceparent else NOTHING:
             pulled = await self.reads().pull_messages(queue, offset, chosen, limit)
         self.counts.delivered.add_count(queue.topic, len(pulled.messages))
         return pulled
@@ -95,19 +95,19 @@ class ReadConnection:
         self.name, welcome = greet_proxy(piece, PeerGreeting(self._service.name, self._service.version))
         self._send_piece(welcome)
 
-    def _start_call(self, asked: "FramePiece") -> None:
-        task = asyncio.create_task(self._answer_call(asked), name="read of the copy")
-        self._tasks[asked.number] = task
-        task.add_done_callback(lambda _: self._tasks.pop(asked.number, None))
+    def _start_call(self, piece: "FramePiece") -> None:
+        task = asyncio.create_task(self._answer_call(piece), name="read of the copy")
+        self._tasks[piece.number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(piece.number, None))
 
-    async def _answer_call(self, asked: "FramePiece") -> None:
+    async def _answer_call(self, piece: "FramePiece") -> None:
         try:
-            async with asyncio.timeout(asked.timeout_ms / 1000 if asked.timeout_ms else None):
+            async with asyncio.timeout(piece.timeout_ms / 1000 if piece.timeout_ms else None):
                 answer = shard_frames.encode_piece(
-                    shard_frames.ANSWER, asked.number, await self._service.answer_pull(asked)
+                    shard_frames.ANSWER, piece.number, await self._service.answer_pull(piece)
                 )
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
-            answer = shard_frames.FAILED.encode_note(failure_of(asked.what, error), asked.number)
+            answer = shard_frames.FAILED.encode_note(failure_of(piece.what, error), piece.number)
         self._send_piece(answer)
 
     def _send_piece(self, piece: bytes) -> None:

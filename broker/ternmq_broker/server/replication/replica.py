@@ -104,7 +104,7 @@ class ShardReplica:
 
     @property
     def degraded_reason(self) -> str | None:
-        """What an operator should look at although this replica works; None if nothing."""
+        """The problem for an operator, although this replica works; None if there is none."""
         if self.broker is not None:
             return self.broker.degraded
         return None if self.follower is None else self.follower.degraded_reason
@@ -225,7 +225,7 @@ class ShardReplica:
     async def _lead_after_restart(self, entry: "BrokerEntry") -> WonElection | None:
         """Lead again in a new epoch, as the registry has this replica as the leader; None if that is over."""
         while True:
-            asked_s = self._seconds()
+            requested_s = self._seconds()
             try:
                 epoch = await self._membership.take_leadership(entry.epoch, keeps_move=not self._has_failed_to_move)
                 if epoch is None:
@@ -236,9 +236,9 @@ class ShardReplica:
                 await asyncio.sleep(_AGAIN_S)
             else:
                 self._has_failed_to_move = False
-                # What its files know to be acknowledged can be received before any replica follows.
+                # Messages that its files know to be acknowledged can be received before any replica follows.
                 acknowledged = self._files.current_store.indexes.spill_limit
-                return WonElection(entry, asked_s, acknowledged) if entry.epoch == epoch else None
+                return WonElection(entry, requested_s, acknowledged) if entry.epoch == epoch else None
 
     # --- leading
 
@@ -376,7 +376,7 @@ class ShardReplica:
             raise StartupError(f"its disk can't be relied on any more: {failure.message}")
 
     async def _hand_over(self, leader: ReplicatingLeader) -> bool:
-        """Make an in-sync replica that holds all the leader; False if there was none in time."""
+        """Make an in-sync replica with the whole log the leader; False if there was none in time."""
         membership = self._membership
         try:
             async with asyncio.timeout(_HAND_OVER_S):

@@ -44,12 +44,12 @@ class LeadAnswer(Struct, frozen=True, gc=False):
 
 
 class LeaderHeartbeat(Struct, frozen=True, array_like=True, gc=False):
-    """Goes along with everything that the leader sends.
+    """The leader's state, which goes along with everything that it sends.
 
     The time by the leader's clock in seconds; where its log began and ended then, and up to where it was acknowledged.
     """
 
-    asked_s: float
+    sent_s: float
     start: UInt63
     end: UInt63
     acknowledged: UInt63

@@ -3,7 +3,7 @@
 A record says how far the log was durable on all in-sync replicas when its leader wrote it. A replica that is not in
 sync receives it later, and may lose power with the record on its disk and the bytes before it missing. That is no
 damage. So before such a replica takes bytes, the file says where they begin; a start then relies on its own marks only.
-When the replica is in sync again, all that it took is durable here too, and the file holds null.
+When the replica is in sync again, all that it took is durable here too, and the file contains null.
 """
 
 from typing import TYPE_CHECKING

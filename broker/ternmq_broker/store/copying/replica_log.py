@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaLog:
-    """What replicas exchange of one store's log, and what they note of it."""
+    """The parts of one store's log that replicas exchange, and their notes about it."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ write. Until it is sealed it is longer on the disk, by zeros, than `size` says; 
 them.
 
 Where room is reserved, an append to a full disk fails before a byte is written. A file system that allocates room only
-at the sync would fail there, and what it holds after that is unknown.
+at the sync would fail there, and its contents after that are unknown.
 
 A folder is held by a descriptor, and its files are opened, created, renamed and removed relative to that: when another
 folder or disk takes its path (`live_files`), nothing is written there.
@@ -139,7 +139,7 @@ class DiskFile:
         folder_fd: int | None = None,
         live: "LiveFiles | None" = None,
     ) -> None:
-        """With `folder_fd`, open the file of the path's name in that folder, whatever is at the path."""
+        """With `folder_fd`, open the file of the path's name in that folder, not the file at the path."""
         where = path if folder_fd is None else path.name
         self._fd = os.open(where, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE, dir_fd=folder_fd)
         self._path, self._live = path, live

@@ -1,6 +1,6 @@
 """Notices that a folder or an open file of a store is no longer at its path.
 
-A process that writes to a removed file writes to something that nobody finds after a restart. So this module knows what
+What a process writes to a removed file is lost after a restart. So this module knows what
 is open by device and inode, and compares it with the path again and again.
 
 Owners      `DiskFolder` reports what it opens, replaces and removes, so that what the store itself does to its files

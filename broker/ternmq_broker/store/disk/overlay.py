@@ -2,7 +2,7 @@
 
 Reading     All files are opened at once, when the folder is opened, and stay as long as they were then. So a broker may
             run meanwhile: what it appends is not seen, what it replaces or removes is still read as it was.
-Changing    Whatever is appended, cut, created, replaced or removed changes this object only. Only that takes memory.
+Changing    Appends, truncations, creations, replacements and removals change this object only. Only that takes memory.
 Vanished    A broker may remove a file between the listing and the opening; then the folder is listed again.
 """
 

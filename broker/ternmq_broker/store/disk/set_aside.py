@@ -22,7 +22,7 @@ class SetAsideFolder:
         return sorted(self._folder.names())
 
     def keep_copy(self, name: str, pieces: "Iterable[bytes]") -> str:
-        """Copy the pieces into a file of that name, or of one that begins with it; durable when this returns the
+        """Copy the pieces into a file of that name, or of a name that begins with it; durable when this returns the
         name.
         """
         free = name

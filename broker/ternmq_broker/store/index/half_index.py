@@ -52,7 +52,7 @@ class WaitingHalf:
 class HalfIndex:
     """The half messages of one store, by the log offsets of their records.
 
-    Invariants: everything in `waiting` and `_unreadable` was added and not settled; `_settled` holds, in the log's
+    Invariants: everything in `waiting` and `_unreadable` was added and not settled; `_settled` has, in the log's
     order, what was settled by records from `covered_offset` on. `uncovered` counts records since the last checkpoint,
     about. `durable_offset` is up to where the log was durable, by the checkpoint that was loaded. `_by_message` has the
     described half messages in `waiting`: the first of each topic, message id and sender.

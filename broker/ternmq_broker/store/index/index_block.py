@@ -9,7 +9,7 @@
     40  u32   number of runs      44  u32  number of rows      48  u32  number of keys      52  u32  length of names
     56        names: topics, UTF-8, each ended by a line feed, padded with zero bytes to a multiple of 8
         24 B  a run: topic u32 (its place in names) | queue id u32 | first queue offset u64 | first row u32 | rows u32
-        12 B  a row: position u32 | size u32 | tag hash u32; size 0 stands for an offset whose record was lost
+        12 B  a row: position u32 | size u32 | tag hash u32; size 0 means an offset whose record was lost
               the keys, sorted (`key_table`); in blocks of earlier versions in the log's order: hashes of 4 B, then as
               many positions of 4 B
 
@@ -150,7 +150,7 @@ def announced_size(head: bytes) -> int:
 
 
 def make_head(content: BlockContent, data: bytes, *, file_position: int) -> BlockHead:
-    """Return the head of the block `data`, which was encoded from `content` and stands at `file_position` of its
+    """Return the head of the block `data`, which was encoded from `content` and is at `file_position` of its
     file.
     """
     keys = len(content.key_hashes)
@@ -163,7 +163,7 @@ def make_head(content: BlockContent, data: bytes, *, file_position: int) -> Bloc
 
 
 def decode_block(data: bytes, *, file_position: int) -> tuple[BlockHead, list[IndexRun]]:
-    """Check a whole block that stands at `file_position` of its file, and return its head and runs."""
+    """Check a whole block that is at `file_position` of its file, and return its head and runs."""
     if announced_size(data) != len(data):
         raise BadBlock("cut off")
     magic, check, size, log_from, log_to, base, run_count, row_count, key_count, names_bytes = _HEAD.unpack_from(data)

@@ -2,12 +2,13 @@
 
 Files       One for each segment of the commit log, of the same name; a sequence of blocks (`index_block`), appended
             when enough entries are in memory. After a crash only what no block covers is read again from the log.
-Watermarks  Low watermarks: offsets below which a queue holds nothing, for queues that retention, a deletion or a purge
+Watermarks  Low watermarks: offsets below which a queue is empty, for queues that retention, a deletion or a purge
             emptied; without them a queue would begin again at 0 after a restart. Kept in the side file `floors`, with
             the offset at which the queue began when its topic was created: `[[topic, queue id, floor, origin] ...]`.
             The file leaves out what an unacknowledged operation did (`unacknowledged_changes`).
-Lite        Lite topics come and go, and are forgotten then. One that is created again begins with an offset beyond all
-            that it ever had, a log offset: a record, or a run, ahead of its queue says that all before is gone.
+Lite        Lite topics come and go, and are forgotten then. A lite topic that is created again begins with an offset
+            beyond all that it ever had, a log offset: a record, or a run, ahead of its queue says that all before is
+            gone.
 Threads     `SpillJob.write_block` and the callables that methods return may run in another thread; everything else
             belongs to
             the store's own thread.
@@ -167,7 +168,7 @@ class LogIndex:
             if name.isdigit() and name not in wanted:
                 self._folder.remove(name)
         for base in segments:
-            # Blocks are written in log order, so the first one that is missing ends what can be used.
+            # Blocks are written in log order, so blocks after the first missing one are not used.
             if f"{base:020d}" in self._folder.names():
                 self._load_file(base, log_end)
 
@@ -225,7 +226,7 @@ class LogIndex:
         return None
 
     def prepare_recovered(self, topic: str, queue_id: int, queue_offset: int, log_offset: int) -> None:
-        """Prepare the queue for a record found in the log that is added next, with whatever was lost before it.
+        """Prepare the queue for a record found in the log that is added next, and for losses before it.
 
         The caller has checked it with `find_contradiction`.
         """
@@ -288,11 +289,11 @@ class LogIndex:
         queue = self._queues.get(key)
         if queue is not None:
             return queue
-        begins_anew = is_lite_queue(topic) and (self._is_cut or self._has_dropped)
-        return self._create_queue(topic, queue_id, self.get_log_end() if begins_anew else 0)
+        begins_at_end = is_lite_queue(topic) and (self._is_cut or self._has_dropped)
+        return self._create_queue(topic, queue_id, self.get_log_end() if begins_at_end else 0)
 
     def _create_queue(self, topic: str, queue_id: int, first: int) -> QueueIndex:
-        """Create a queue's index that begins there, in place of one that an earlier lite topic of that name had."""
+        """Create a queue's index that begins there, in place of that of an earlier lite topic of the same name."""
         key = (topic, queue_id)
         if key not in self._queues:
             ids = self._ids.get(topic)
@@ -374,7 +375,7 @@ class LogIndex:
         return self._ids.get(topic, [])
 
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Return the first offset that the queue holds and the one after its last; both 0 for a queue never used."""
+        """Return the first offset of the queue and the one after its last; both 0 for a queue never used."""
         queue = self._queues.get((topic, queue_id))
         return (queue.first, queue.end) if queue else (0, 0)
 
@@ -511,7 +512,7 @@ class LogIndex:
         )
 
     def finish_spill(self, job: BlockSpill) -> "Iterator[None]":
-        """Release the entries that a written block holds, a little at a time. Run all steps before the next spill."""
+        """Release the entries of a written block, a little at a time. Run all steps before the next spill."""
         assert job.written is not None
         number = self._keep_block(job.written, self._files[job.base])
         hashes, positions = self._keys

@@ -1,4 +1,5 @@
-"""Where the messages of one queue are in the log: the newest in memory, the others as runs in index files."""
+"""The index of one queue, the places of its messages in the log: the newest in memory, the others as runs in index
+files."""
 
 import bisect
 from array import array

@@ -2,8 +2,8 @@
 
 Line        crc32 and blake2b of the JSON, 8 hexadecimal digits each; a space; the JSON, a list; a newline
 Correction  One damaged byte of a line, its newline included, is corrected: the crc32 tells which value the byte must
-            have had, and blake2b confirms it. So whatever is accepted fits one of its two checks at least
-Lost        Everything else between two whole lines. How many lines that were, and what they said, is unknown
+            have had, and blake2b confirms it. So an accepted line passes one of its two checks at least
+Lost        Everything else between two whole lines. The number and contents of these lines are unknown
 Torn tail   What follows the last newline and is no whole line: a write that a power cut interrupted
 Version 1   had the crc32 only; its lines are not corrected
 """

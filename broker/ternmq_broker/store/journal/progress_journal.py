@@ -208,7 +208,7 @@ class ProgressJournal:
         )
 
     def _check_size(self, size: int) -> None:
-        """Detect a journal that is shorter than noted, and count it as one that lost lines."""
+        """Detect a journal that is shorter than noted, and count it as damaged."""
         self._noted_bytes = _noted_size(self._folder)
         if self.is_new:
             return  # the owner knows whether there are messages, and then calls `note_loss`

@@ -330,7 +330,7 @@ class CommitLog:
         self.sync_segments()
 
     def detach_segments(self, count: int) -> None:
-        """Drop the oldest segments, never the one that grows; their files wait for `delete_detached`."""
+        """Drop the oldest segments, never the last; their files wait for `delete_detached`."""
         assert count < len(self._segments)
         for segment in self._segments[:count]:
             self._detached.add_file(name_of_segment(segment.base), segment.file)

@@ -39,7 +39,7 @@ def check_piece(
     """Check about `bytes_max` bytes from `begin` on, where a record begins, in its segment and below `end`. For a
     thread.
 
-    With `from_disk` it reads what the disk has, not the kernel's cache. What the disk can't read counts as damaged.
+    With `from_disk` it reads what the disk has, not the kernel's cache. Unreadable parts count as damaged.
     BadRecord if retention has removed them; OSError.
     """
     following = log.following_segment(begin)

@@ -8,7 +8,7 @@
 
 The version is the registry's, 0 for a topic that was deleted with its group. All are records of kind operation without
 an origin; those with one are about half messages (`half_index`). Only a leader writes them, before it applies them;
-whoever copies or reads the log applies each where it stands. So all replicas agree at every position of the log.
+each reader or copier of the log applies it at its place. So all replicas agree at every position of the log.
 """
 
 import enum
@@ -66,7 +66,7 @@ def operation_of(record: "Record") -> StoreOperation | None:
     """Return the operation that the record is; None if it is none of these."""
     if record.kind is not RecordKind.OPERATION or record.origin is not None:
         return None
-    said = _REST.fullmatch(record.rest)
-    if said is None:
+    match = _REST.fullmatch(record.rest)
+    if match is None:
         return None
-    return StoreOperation(OperationKind(said[1].decode()), int(said[2]), record.topic, record.queue_id)
+    return StoreOperation(OperationKind(match[1].decode()), int(match[2]), record.topic, record.queue_id)

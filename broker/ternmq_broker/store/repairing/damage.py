@@ -119,7 +119,7 @@ class LogDamage:
             if damaged is None:
                 return False
             is_new = is_given_up and not damaged.is_given_up
-            # Once every replica has refused, readers do not wait for one that is away later.
+            # Once every replica has refused, readers do not wait for a replica that is away later.
             damaged.retry_s, damaged.is_given_up = until_s, is_given_up or damaged.is_given_up
             return is_new
 

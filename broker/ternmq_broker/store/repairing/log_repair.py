@@ -1,7 +1,7 @@
 """Finds and repairs damage of one store's log while it is in use; `damage` has what is known.
 
-Checks      cover reported log offsets, and the whole log, a piece at a time (`check_piece`). What recovery stepped over
-            before is no damage.
+Checks      cover reported log offsets, and the whole log, a piece at a time (`check_piece`). Parts that recovery
+            skipped before is no damage.
 Repair      Bytes that another replica gave replace damaged ones (`overwriting`).
 Kept        The file `damage` has the ranges, so that a replica that restarts knows of them before it leads.
 Threads     Everything reads or writes files, and is for a thread; `write` and `save_damage` for one thread at a time.
@@ -136,7 +136,7 @@ class LogRepair:
         return self._log.log_start
 
     def record_before(self, log_offset: int) -> int:
-        """Return a log offset at or before that one where a record begins, whatever was cut off since."""
+        """Return a log offset at or before that one where a record begins, even if the log was truncated since."""
         return self.log_start if log_offset <= self.log_start else self._log.base_of(log_offset)
 
     def _add_damage(self, damaged: DamagedRange) -> None:

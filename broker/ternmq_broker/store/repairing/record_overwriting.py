@@ -3,7 +3,7 @@
 Copy first  The bytes are written to the file `overwriting` and synced, then to the segment, which is synced; then the
             file is removed. A crash in between leaves that file, and the next start finishes the work before it reads
             the log.
-Checked     The written bytes are whole records of this log at this place, whoever gave them; and where the header of a
+Checked     The written bytes are whole records of this log at this place, from any source; and where the header of a
             damaged record is whole, the same record.
 """
 
@@ -55,7 +55,7 @@ class RecordOverwriting:
         self._remove_copy()
 
     def finish_interrupted(self, files: "SideFileReader") -> None:
-        """At a start, finish what a crash interrupted."""
+        """Finish a repair that a crash interrupted; called at a start."""
         if NAME not in self._root.names():
             return
         content = files.read_derived(self._root, NAME)

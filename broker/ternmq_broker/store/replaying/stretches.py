@@ -1,7 +1,7 @@
 """Reads the log ahead in stretches, by worker processes, one for each core, when an index is rebuilt.
 
 A stretch is used where the walk through the log reaches exactly its beginning, and only if it fits what is known of its
-queues; whatever the workers leave out, or get wrong, the walk reads itself.
+queues; the walk itself reads what the workers leave out, or get wrong.
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""Which timers are pending, in order of their time."""
+"""The pending timers, in order of their time."""

@@ -2,7 +2,7 @@
 
 Mark        A watermark, (log offset, due time in ms): every timer whose record lies below that log offset and that was
             due before that time is settled, and the record that settled it lies below that log offset too. That is a
-            fact about the log, so it stays true whatever comes later.
+            fact about the log, so it stays true.
 
 The index writes neither entries nor tombstones for what a watermark covers. When the clock is set back, timers come
 that are due before others that were settled long ago: then a new watermark, of more of the log, ends earlier in time

@@ -1,4 +1,4 @@
-"""The findings of a verification, for an operator who must decide something."""
+"""The findings of a verification, with the decisions that an operator must make."""
 
 import enum
 from collections import Counter

@@ -148,13 +148,13 @@ class _BlockCheck:
 
     def _pass_keys_below(self, position: int) -> None:
         """Pass the remaining keys of records before that one: they are of damaged records, or wrong."""
-        said = -1
+        reported = -1
         while self._keys and self._keys[0][0] < position:
             at, each = self._keys.popleft()
             log_offset = self.head.base + at
             # One finding for each message is enough; a message without an id has an empty key.
-            if at != said and self._places.place_holding(log_offset) is None and each not in self._empty_keys():
-                said = at
+            if at != reported and self._places.place_holding(log_offset) is None and each not in self._empty_keys():
+                reported = at
                 self._findings.add_finding(
                     StoreFinding(
                         StorePart.INDEX, self._place, "the index has a key of a message that is not there", log_offset

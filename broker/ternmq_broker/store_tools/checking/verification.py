@@ -1,4 +1,4 @@
-"""Verifies a store: every record, and all that is derived from the log or stands beside it.
+"""Verifies a store: every record, all that is derived from the log, and the files beside it.
 
 Log         Each record's checksums; where none is whole, what a start would do there (`log_walk`).
 References  A record that shares the rest of an earlier one: that must be whole, if the log still has it.
