@@ -9,10 +9,10 @@ pipeline` runs.
 """
 
 from pyspark_ternmq.data_source import TernmqDataSource as DefaultSource
-from pyspark_ternmq.last_line import say_refusals_last
+from pyspark_ternmq.last_line import print_refusals_last
 from pyspark_ternmq.worker_python import use_this_python
 
 __all__ = ["DefaultSource"]
 
 use_this_python()
-say_refusals_last()
+print_refusals_last()

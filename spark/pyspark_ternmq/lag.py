@@ -4,8 +4,8 @@
 
 Figures   PySpark gives a source in Python no place in Spark's progress for figures of its own (`metrics` stays empty).
           But it says where the topics ended when a micro-batch was planned (`latestOffset`), and where that ended
-          itself (`endOffset`). What lies between is the lag: the offsets that it leaves to later ones. What the source
-          itself counts stands in `latestOffset` too, under `@metrics` (`source/figures.py`).
+          itself (`endOffset`). The difference is the lag: the offsets that it leaves to later ones. What the source
+          itself counts is in `latestOffset` too, under `@metrics` (`source/figures.py`).
 Sources   of other formats are passed over; ours are known by their queues, which are called `broker/queue id`.
 """
 
@@ -33,8 +33,8 @@ Topics = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """Of one query, after one micro-batch. `query` is its name, or its id if it has none; `lost` messages went before
-    it could read them, since the micro-batch before."""
+    """The lag of one query after one micro-batch. `query` is its name, or its id if it has none; `lost` messages went
+    before it could read them, since the micro-batch before."""
 
     query: str
     batch: int
@@ -84,7 +84,7 @@ def lag_of(source: object) -> int | None:
 
 
 def metrics_of(source: object) -> Mapping[str, Any]:
-    """What a source counted of its last trigger, empty for one of another format: `minOffsetsBehindLatest`,
+    """Return the metrics of a source's last trigger, empty for another format: `minOffsetsBehindLatest`,
     `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`, `lostMessages`, and by topic and queue `lostByQueue`."""
     report = _report_of(source, "latestOffset")
     metrics = report.get(METRICS) if isinstance(report, Mapping) else None
@@ -107,7 +107,7 @@ def lag_by_topic(sources: Sequence[object]) -> dict[str, int] | None:
 
 
 def _parse_offsets(source: object, name: str) -> Topics | None:
-    """None unless they are of our form, in which the identities of topics stand beside their queues."""
+    """Parse offsets of this source, with identities of topics beside their queues; None for another form."""
     value = _report_of(source, name)
     if not isinstance(value, Mapping) or not value:
         return None
@@ -116,7 +116,7 @@ def _parse_offsets(source: object, name: str) -> Topics | None:
 
 
 def _report_of(source: object, name: str) -> object:
-    """What Spark reports under that name, an object or its JSON; None for a text that is none."""
+    """Return Spark's report of that name, an object or its JSON; None for any other text."""
     value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
     if isinstance(value, str):
         try:

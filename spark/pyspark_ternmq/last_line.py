@@ -18,7 +18,7 @@ def refusal_in(text: str) -> str | None:
     return match["words"].strip() if match else None
 
 
-def say_refusals_last() -> None:
+def print_refusals_last() -> None:
     """Have a script that ends with an error of Spark's say the refusal in it once more."""
     before = sys.excepthook
 

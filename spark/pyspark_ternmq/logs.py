@@ -1,7 +1,7 @@
 """How the lines of this package look in Spark's logs.
 
 Spark runs the Python of a data source in processes of its own, whose standard error is in the log of the driver or the
-executor. Nobody configures logging there, and Python would write the words alone: without level and logger nobody can
+executor. Logging is not configured there, and Python would write the words alone: without level and logger nobody can
 look for a warning. A process that has a handler already keeps it.
 """
 

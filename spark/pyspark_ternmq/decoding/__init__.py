@@ -18,7 +18,7 @@ __all__ = ["WrongSchema", "avro", "protobuf"]
 
 
 def avro(column: "Column | str", schema: str) -> "Column":
-    """What bodies in Avro say, each without a header; `schema` is its JSON, of a record.
+    """Decode bodies in Avro, each without a header; `schema` is its JSON, of a record.
 
     WrongSchema, a ValueError, for a schema that is none or can't be columns.
     """
@@ -30,7 +30,7 @@ def avro(column: "Column | str", schema: str) -> "Column":
 
 
 def protobuf(column: "Column | str", descriptor_set: bytes, message: str) -> "Column":
-    """What bodies in Protobuf say: messages of the full name `message`, described by what
+    """Decode bodies in Protobuf: messages of the full name `message`, described by what
     `protoc --include_imports --descriptor_set_out` writes.
 
     Raises WrongSchema, a ValueError, if the descriptor set is invalid, lacks the message, or can't be columns.

@@ -37,7 +37,7 @@ def avro_body(writer: ParsedSchema, reader: ParsedSchema) -> Callable[[bytes], A
         try:
             return schemaless_reader(io.BytesIO(raw), root, wanted)
         except _BROKEN as error:
-            # What it says may be a whole schema.
+            # Its text may be a whole schema.
             raise BrokenBody(f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")) from None
 
     return decode_body

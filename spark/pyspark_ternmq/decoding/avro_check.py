@@ -1,7 +1,7 @@
 """Protects fastavro, which is written in C and checks little, from hostile bodies: a list that says that
 it has 2^60 items of null, a symbol of the number -1, a number of 20 bytes.
 
-A check is made of the schema that a body was written with. It goes over a body without making objects of it, and ends
+A check is derived from the schema of a body. It scans a body without creating objects, and ends
 at the body's end; what passes it can be read, and has a number of values that is limited.
 """
 

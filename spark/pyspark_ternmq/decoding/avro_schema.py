@@ -109,7 +109,7 @@ def _parse_schema(text: str, named: dict[str, Avro]) -> Avro:
 
 
 def _with_kept_types(schema: Avro) -> Avro:
-    """Without logical types that stay what is below them."""
+    """Return the schema without logical types whose values stay those of the type below."""
     if isinstance(schema, list):
         return [_with_kept_types(part) for part in schema]
     if not isinstance(schema, dict):

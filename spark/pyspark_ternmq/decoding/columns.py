@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SLICE_BYTES = 1024 * 1024
 VALUE, PROBLEM = "value", "problem"
 PROBLEM_CHARACTERS_MAX = 300
-# What pyarrow raises for values that don't fit: too large a number, digits that would be lost.
+# Errors of pyarrow for values that don't fit: too large a number, digits that would be lost.
 _UNFIT = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
 
 
@@ -52,7 +52,7 @@ def decode_column(column: "Column", wanted: BodyFormat) -> "Column":
 
 
 def decoded_batch(bodies: pa.Array, decode: Callable[[bytes], Any], kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """What each body says, and why some say nothing."""
+    """Return the value of each body, and the problem of each that can't be decoded."""
     slices: list[pa.Array] = []
     problems: list[str | None] = []
     values: list[Any] = []
@@ -76,7 +76,8 @@ def decoded_batch(bodies: pa.Array, decode: Callable[[bytes], Any], kind: pa.Dat
 
 
 def _build_array(values: Sequence[Any], problems: list[str | None], kind: pa.DataType) -> pa.Array:
-    """As Arrow has them; those that don't fit are null, and the last of `problems`, which are theirs, say why."""
+    """Return the values as an array of Arrow; values that don't fit are null, with the reason in the last of
+    `problems`."""
     try:
         return pa.array(values, kind)
     except _UNFIT:
@@ -94,7 +95,7 @@ def _build_array(values: Sequence[Any], problems: list[str | None], kind: pa.Dat
 
 
 def _find_unfit(value: Any, kind: pa.DataType, path: str) -> str | None:  # noqa: ANN401 - whatever a body says
-    """Which field it is whose value Arrow does not take, and what it has."""
+    """Return the path and value of the field that Arrow does not take."""
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         parts = [(value.get(one.name), one.type, f"{path}.{one.name}".lstrip(".")) for one in kind]
     elif pa.types.is_list(kind) and isinstance(value, list):

@@ -71,7 +71,7 @@ def json_problem(body: bytes, schema: StructType) -> str:
 
 
 def _find_problems(path: str, value: Any, wanted: DataType, *, is_sure: bool) -> Iterator[str]:  # noqa: ANN401 - JSON
-    """What does not fit, field by field; those that are not sure are texts of which Spark alone knows the form."""
+    """Find values that do not fit, field by field; uncertain ones are texts whose form only Spark knows."""
     if value is None:
         return
     if isinstance(wanted, StructType) and isinstance(value, dict):

@@ -1,6 +1,6 @@
 """Bodies in Protobuf: parsed by protobuf's own parser, which bounds depth, and taken over field by field.
 
-A list of empty messages has two bytes for each; so what becomes an object of Python is counted before it is made.
+A list of empty messages has two bytes for each; so objects of Python are counted before they are created.
 """
 
 from collections.abc import Callable

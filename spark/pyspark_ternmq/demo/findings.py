@@ -1,4 +1,4 @@
-"""What the charts' titles say, computed from the tables' rows: nothing that the data does not say."""
+"""The findings in the charts' titles, computed from the tables' rows only."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -37,7 +37,7 @@ def read_messages(spark: "SparkSession", lake: str) -> "DataFrame":
 
 
 def flight_numbers(messages: "DataFrame") -> list[int]:
-    """Of the flight of each message."""
+    """Return the number of the flight of each message."""
     column = messages.select(ROW_PROPERTY).toArrow().column(0)
     return list[int](column.to_pylist())
 
@@ -48,7 +48,7 @@ def each_once(messages: "DataFrame") -> "DataFrame":
 
 
 def hourly_departures(rows: "DataFrame") -> "DataFrame":
-    """For each hour of the schedule and each airport, how many flights there were, and how many of them departed."""
+    """Count scheduled and departed flights for each hour of the schedule and each airport."""
     hour = F.make_timestamp_ntz("year", "month", "day", "hour", F.lit(0), F.lit(0))
     return (
         rows.groupBy(hour.alias("scheduled_hour"), "origin")
@@ -58,7 +58,7 @@ def hourly_departures(rows: "DataFrame") -> "DataFrame":
 
 
 def delays_by_carrier(rows: "DataFrame", carrier_names: Mapping[str, str]) -> "DataFrame":
-    """For each carrier, how late its flights departed."""
+    """Compute the delays of departures for each carrier."""
     punctual = F.avg((F.col("dep_delay") < PUNCTUAL_MINUTES).cast("int"))
     delays = rows.groupBy("carrier").agg(
         *_count_columns(),
@@ -86,7 +86,7 @@ def _count_columns() -> "tuple[Column, Column]":
 
 
 def _add_name(table: "DataFrame", code: str, names: Mapping[str, str]) -> "DataFrame":
-    """With the name of a code beside it, or the code itself where it has none."""
+    """Add the name of a code beside it, or the code itself where it has none."""
     name = F.coalesce(f"{code}_known", code).alias(f"{code}_name")
     known = table.sparkSession.createDataFrame(list(names.items()), f"{code} string, {code}_known string")
     others = [F.col(column) for column in table.columns if column != code]

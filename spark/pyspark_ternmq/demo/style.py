@@ -1,6 +1,6 @@
-"""What the charts have in common: size, colours, and the frame of title, subtitle and source.
+"""The common style of the charts: size, colours, and the frame of title, subtitle and source.
 
-Figures are made without pyplot: no window, no global state, and PNG by Agg wherever this runs.
+Figures are drawn without pyplot: no window, no global state, and PNG by Agg wherever this runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

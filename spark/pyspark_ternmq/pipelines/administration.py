@@ -19,7 +19,7 @@ class PipelineAdministrator(OffsetReader):
 
     @classmethod
     def at(cls, connection: PipelineConnection) -> Self:
-        """With the keys and certificates of a pipeline."""
+        """Create a client with the keys and certificates of a pipeline."""
         opened = connection_of(OptionReader(connection.options(), ()))
         return cls(opened.endpoint, **opened.client_options())
 

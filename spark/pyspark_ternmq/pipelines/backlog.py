@@ -72,13 +72,14 @@ class BacklogOptions:
             raise ValueError("queues and step_rows must be at least 1")
 
     def identity(self) -> dict[str, object]:
-        """What a checkpoint must agree with."""
+        """Return the values with which a checkpoint must agree."""
         return {"pipeline": "backlog", "group": self.group, "topic": self.topic, "to": self.to}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogReport:
-    """What this run `moved`, out of `planned` offsets; `missing` messages were gone. `queues`: what a broker has."""
+    """The result of a run, which `moved` messages out of `planned` offsets; `missing` messages were gone. `queues`:
+    what a broker has."""
 
     planned: int
     moved: int

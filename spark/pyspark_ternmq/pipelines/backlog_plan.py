@@ -1,4 +1,4 @@
-"""What a group has not consumed of a topic, and whether it may be moved; as `ternmq backlog move` sees it.
+"""Plans the move of a group's backlog in a topic, by the rules of `ternmq backlog move`.
 
 Start       where the group is in each queue, or where it would begin in one that it was never in
 End         the end of each queue when the move was planned: what is sent from then on stays
@@ -49,7 +49,7 @@ class BacklogPlan:
 
 
 def plan_move(admin: PipelineAdministrator, *, group: str, topic: str) -> BacklogPlan:
-    """What there is to move now; BacklogRefused for a topic whose messages can't be."""
+    """Return the backlog to move now. Raises BacklogRefused for a topic whose messages can't be moved."""
     described = admin.describe_topic(topic).topic
     check_movable(described)
     consume_from = admin.describe_group(group).group.consume_from
@@ -96,7 +96,7 @@ def check_idle(group: admin_pb2.DescribeGroupResponse, topic: str) -> None:
 
 
 def first_offset(admin: PipelineAdministrator, consume_from: str, queue: RouteQueue, first: int, end: int) -> int:
-    """Where a group begins in a queue that it was never in, by its own setting."""
+    """Return where a group begins in a queue that it never read, by its own setting."""
     if consume_from.isdigit():
         return admin.offset(queue, _EPOCH + timedelta(milliseconds=int(consume_from)))
     has_all = first == 0

@@ -19,7 +19,7 @@ class PipelineConnection:
     request_timeout_ms: int | None = None
 
     def options(self) -> dict[str, str]:
-        """What `spark.readStream.format("ternmq").options(...)` and the writers take."""
+        """Return the options for `spark.readStream.format("ternmq").options(...)` and the writers."""
         values = {
             "endpoint": self.endpoint,
             "tls": "true" if self.tls else None,

@@ -1,4 +1,4 @@
-"""What a pipeline that works in steps keeps in its checkpoint: what is to do, and how much of it is done.
+"""The journal of a pipeline that works in steps, in its checkpoint: the plan, and how much of it is done.
 
 plan.json   written once, before the first step, together with its options
 done.json   how many of its steps are done; replaced after each
@@ -33,7 +33,7 @@ class JournalStore(Protocol):
     def release(self) -> None: ...
 
     def read(self, name: str) -> str | None:
-        """What is there under a name."""
+        """Return the value of a name."""
 
     def write(self, name: str, text: str) -> None:
         """Put a text in the place of what was there, whole or not at all; LockLost if another process has it by now."""
@@ -97,7 +97,7 @@ class StepJournal:
         return kept["plan"]
 
     def keep_value(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What the checkpoint has under a name, or what `make` returns, as JSON gives it back."""
+        """Return the checkpoint's value of a name, or store what `make` returns, in the form that JSON gives back."""
         kept = self._read_entry(name)
         if kept is None:
             kept = json.loads(json.dumps(make()))
@@ -105,7 +105,7 @@ class StepJournal:
         return kept
 
     def kept_value(self, name: str) -> dict[str, Any] | None:
-        """What the checkpoint has under a name."""
+        """Return the checkpoint's value of a name."""
         return self._read_entry(name)
 
     def remove_value(self, name: str) -> None:

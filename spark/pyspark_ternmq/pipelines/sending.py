@@ -1,4 +1,4 @@
-"""What pipelines that send have in common: whose id a message gets, and which task sends it.
+"""Code that sending pipelines share: the id of a message, and the task that sends it.
 
 Lane        what must keep its order is sent by one task: the messages of a message group. Others are spread.
 Id          17 bytes as 34 upper-case hex digits, the form of RocketMQ's, from what the message is a copy of: so a step
@@ -36,7 +36,7 @@ def in_lanes(rows: "DataFrame", *, order: "Sequence[str | Column]", tasks: int) 
 
 
 def tasks_of(rows: "DataFrame") -> int:
-    """As many tasks as run at once."""
+    """Return how many tasks run at once."""
     return max(1, rows.sparkSession.sparkContext.defaultParallelism)
 
 

@@ -13,7 +13,7 @@ Dropped     messages that are older than what was written already. Spark drops t
             one batch drop nothing; with `max_offsets_per_trigger`, a queue that is read sooner to its end can close
             windows of the others.
 To files    each window once, also after a kill: `out/windows/date=...`, committed like the lake's batches.
-To a topic  at least once: a window that is sent again has the id that it had, since its id is made of what it is
+To a topic  at least once: a window that is sent again has the id that it had, since its id is derived from what it is
             about. A run over the same messages with another checkpoint makes the same ids too.
 """
 
@@ -86,7 +86,7 @@ class StatsOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsReport:
-    """What one run wrote: `windows` rows, which are about `messages` messages (by key: about so many keys).
+    """The result of one run: `windows` rows, which are about `messages` messages (by key: about so many keys).
 
     `waiting` rows are of windows that are still open. A message that is stored at `closes_at` or later lets all of them
     be written.
@@ -197,7 +197,7 @@ class _WindowOutput:
         self.errors = BatchErrors(LakeBroken, LockLost)
 
     def write(self, batch: "DataFrame", number: int) -> None:
-        """What Spark calls; once more for a batch that was not finished when the last run ended."""
+        """Write a batch; Spark calls it again for a batch that was unfinished when the last run ended."""
         with self.errors.note_errors():
             self._write_batch(batch, number)
 
@@ -215,7 +215,7 @@ class _WindowOutput:
         self._batches += 1
 
     def count_dropped(self, progress: Mapping[str, Any]) -> None:
-        """Of the report that Spark makes of a batch."""
+        """Count the dropped rows in Spark's report of a batch."""
         dropped = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
         if dropped:
             self._dropped += dropped

@@ -47,13 +47,13 @@ _OF_THE_SOURCE = frozenset({"offset", "born_timestamp", "store_timestamp", "deli
 _PLACE = frozenset({"broker", "queue_id"})
 _OF_KAFKA_S_SOURCE = frozenset({"offset", "timestamp", "timestamptype"})
 _KAFKA_NAMES = {"value": "body", "partition": "queue_id"}
-# What two columns can't both say.
+# Parts that two columns can't both have.
 _SAME = {"headers": "properties", "key": "keys"}
 
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """Where the parts of a message are in a row; `places` has only those that rows have."""
+    """The places of a message's parts in a row; `places` has only those that rows have."""
 
     places: Mapping[str, int]
 

@@ -3,7 +3,7 @@
 from ternmq import ClientError
 from ternmq_protos.v2 import definition_pb2 as pb
 
-# What a broker says of one message, and the column it comes from; other codes are about a whole request.
+# The codes of a broker about one message, and the column of each; other codes are about a whole request.
 COLUMN_OF_CODE: dict[int, str] = {
     pb.ILLEGAL_TOPIC: "topic",
     pb.MESSAGE_BODY_EMPTY: "body",

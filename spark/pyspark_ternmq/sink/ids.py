@@ -5,9 +5,9 @@
                  address, process id and time
     bytes 13-16  the lower 32 bits of the row number, where others have the sequence
 
-The hash is made once for a task, not for each row. Its 95 bits keep tasks apart (10^9 tasks collide with a probability
-below 10^-10); in the first byte of the MAC address the bit for group addresses is set, which no machine's own address
-has.
+The hash is computed once for a task, not for each row. Its 95 bits keep tasks apart (10^9 tasks collide with a
+probability below 10^-10); in the first byte of the MAC address the bit for group addresses is set, which no machine's
+own address has.
 """
 
 from hashlib import blake2b

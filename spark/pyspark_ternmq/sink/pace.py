@@ -5,7 +5,7 @@ it holds the time from which the next rows may be sent, on the clock that all pr
 its rows by moving that time, and waits until it has come.
 
 The file is removed at the end of a batch write, on the driver's machine. Others are left behind, one for each write or
-streaming query; those of the day before are removed when a new one is made.
+streaming query; those of the day before are removed when a new one is created.
 """
 
 import os
@@ -69,7 +69,7 @@ def remove_pace(name: str, *, folder: Path | None = None) -> None:
 
 
 def pace_file(name: str, folder: Path) -> Path:
-    """What the tasks of one write share."""
+    """Return the path of the file that the tasks of one write share."""
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
     return folder / f"{_PREFIX}{os.getuid()}-{digest}"
 

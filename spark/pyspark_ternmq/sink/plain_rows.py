@@ -32,7 +32,8 @@ _NAME, _VALUE = b"\x0a", b"\x12"
 _TAG, _KEYS, _MESSAGE_ID, _BORN, _HOST, _QUEUE_ID = b"\x0a", b"\x12", b"\x1a", b"\x3a", b"\x42", b"\x68"
 _ENCODING_AND_TYPE = b"\x28" + encode_varint(pb.IDENTITY) + b"\x30" + encode_varint(pb.NORMAL)
 
-# What ids, times and framing take of a request for each message, generously; as `ternmq.producing.send_batches` counts.
+# The bytes of ids, times and framing in a request for each message, generously; as `ternmq.producing.send_batches`
+# counts.
 _OVERHEAD_BYTES = 512
 _NANOS_PER_SECOND = 1_000_000_000
 _EMPTY = pa.scalar(b"", pa.binary())
@@ -100,7 +101,7 @@ class PlainColumns:
 
     @classmethod
     def of_batch(cls, reader: RowReader, batch: pa.RecordBatch) -> "PlainColumns | None":
-        """None if some rows are not plain ones, or no messages."""
+        """Read the rows of a batch; None if some are not plain, or no messages."""
         places = reader.columns.places
         columns = {name: batch.column(places[name]) for name in ("body", "tag", "keys", "properties") if name in places}
         try:
@@ -269,7 +270,7 @@ class _FieldPieces:
         ends = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(sizes, out=ends[1:])
         encoded = np.zeros(int(ends[-1]) + 1, np.uint8)
-        # What is written for an absent field is written over by the next one, or lies behind the last one.
+        # Bytes of an absent field are overwritten by the next one, or are after the last one.
         places = ends[:-1]
         if absent is not None:
             places, lengths, widths = places[~absent], lengths[~absent], widths[~absent]

@@ -243,7 +243,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _list_ranges(column: Any) -> list[tuple[int, int]]:  # noqa: ANN401
-    """Where the elements of each list or map are among the values of the column; nowhere for a null."""
+    """Return the range of each list's or map's elements among the values of the column; an empty range for a null."""
     offsets = column.offsets.to_pylist()
     ranges = list(pairwise(offsets))
     if column.null_count:

@@ -46,7 +46,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class WriteResult(WriterCommitMessage):
-    """What one task wrote."""
+    """The result of one task."""
 
     rows: int
 

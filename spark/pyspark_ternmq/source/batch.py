@@ -65,7 +65,7 @@ class TopicReader(DataSourceReader):
         return list(partitions_of(options, queues, start, stop, cut=cut))
 
     def _offsets_there(self, start: Offsets, stop: Offsets, firsts: Offsets) -> Offsets:
-        """Where there is something to read on from, of queues that begin at `firsts`; DataLoss if that is to be one."""
+        """Return where reading can begin in queues that begin at `firsts`. Raises DataLoss if losses are errors."""
         there = {
             topic: {
                 name: max(offset, min(firsts.get(topic, {}).get(name, 0), stop[topic][name]))
@@ -85,7 +85,7 @@ class TopicReader(DataSourceReader):
 
 
 def _choose_offsets(choose: "Callable[[int, int], int]", offsets: Offsets, others: Offsets) -> Offsets:
-    """What `choose` takes of two offsets of each queue; the first where there is no other."""
+    """Return what `choose` returns for two offsets of each queue; the first where there is no other."""
     return {
         topic: {name: choose(offset, others.get(topic, {}).get(name, offset)) for name, offset in of_topic.items()}
         for topic, of_topic in offsets.items()

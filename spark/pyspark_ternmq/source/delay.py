@@ -1,4 +1,4 @@
-"""When a micro-batch waits for more: options `minOffsetsPerTrigger` and `maxTriggerDelay`; pure.
+"""The delay of micro-batches that wait for more: options `minOffsetsPerTrigger` and `maxTriggerDelay`; pure.
 
 The first trigger of a query takes what there is, so that a query that is often restarted makes progress. From then on
 messages wait until there are enough of them, and no longer than the delay, which begins when the first of them is seen.
@@ -12,7 +12,7 @@ MAX_DELAY_MS = 15 * 60_000
 
 @dataclass(slots=True)
 class BatchDelay:
-    """Of one query. `offsets` are enough; `delay_s` is the longest wait."""
+    """The delay of one query. `offsets` are enough; `delay_s` is the longest wait."""
 
     offsets: int
     delay_s: float

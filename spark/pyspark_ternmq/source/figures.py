@@ -1,4 +1,4 @@
-"""What a stream reports of itself in Spark's progress; pure.
+"""The figures of a stream in Spark's progress; pure.
 
 PySpark 4.3 gives a source in Python neither `metrics` nor a `description` there. It passes on what `reportLatestOffset`
 answers, as `latestOffset`, so the figures stand there, beside the topics, under names that no topic can have.

@@ -37,7 +37,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class _FieldPlaces:
-    """Where the fields of some messages are, by tag."""
+    """The places of the fields of some messages, by tag."""
 
     def __init__(self, data: Bytes, starts: Ints, stops: Ints) -> None:
         self._count = len(starts)

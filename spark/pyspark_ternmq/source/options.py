@@ -58,7 +58,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is read, and how. A stream commits its progress to `group`. A micro-batch waits until it would have
+    """The options of a read. A stream commits its progress to `group`. A micro-batch waits until it would have
     `min_offsets_per_trigger`, for `max_trigger_delay_ms` at most."""
 
     reading: Reading

@@ -1,4 +1,4 @@
-"""What the driver does for batch and stream alike: from offsets to tasks, and a look at the filter before."""
+"""Planning of the driver for batch and stream: splits offsets into tasks, and checks the filter before."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,7 @@
 """`where(...)` in a batch query, as far as the broker or the plan can do it: tags, topics, brokers, queues, offsets,
 and times of storing, which brokers know as offsets. Kafka's names of columns mean the same.
 
-Spark looks at a condition on times too. What a broker stored while its clock was behind may be left out by it.
+Spark looks at a condition on times too. It may leave out messages that a broker stored while its clock was behind.
 
 Only with the option `pushFilters`, for Spark refuses readers that take filters while its own setting
 `spark.sql.python.filterPushdown.enabled` is false, which it is by default.
@@ -48,7 +48,7 @@ _RANGES: dict[type[Filter], Callable[[int], tuple[int, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class WantedRanges:
-    """What conditions leave of the ranges of a read; None: any."""
+    """The ranges of a read that conditions leave; None: any."""
 
     topics: frozenset[object] | None = None
     brokers: frozenset[object] | None = None
@@ -69,7 +69,7 @@ class WantedRanges:
         return replace(wanted, start=start, stop=max(start, min(wanted.stop, self.behind_last)))
 
     def with_time(self, condition: Filter) -> "WantedRanges":
-        """With what a condition on the time of storing leaves."""
+        """Return the ranges that a condition on the time of storing leaves."""
         path, values = _column_and_values(condition)
         if path != "store_timestamp" or type(condition) not in _RANGES:
             return self
@@ -112,7 +112,7 @@ class FilteringTopicReader(TopicReader):
         self._wanted = WantedRanges()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Those that Spark has to look at itself."""
+        """Return the filters that Spark must check itself."""
         for condition in filters:
             self._wanted = self._wanted.with_time(condition)
             wanted = self._wanted.with_filter(condition)

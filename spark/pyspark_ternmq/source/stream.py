@@ -89,7 +89,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._watch.look_at_topics()
+        self._target = self._watch.read_topics_now()
 
     @in_one_line()
     def latestOffset(self, start: Kept, limit: ReadLimit) -> Kept:  # noqa: N802
@@ -101,9 +101,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start != self._start:  # else what the last trigger found waits for its micro-batch
             self._losses.begin_batch()
         self._start = start
-        self._seen = self._watch.look_at_topics() if self._target is None else self._in_target(at, self._target)
-        self._options.subscription.check_there(self._seen.identities, may_be_gone=at.offsets)
-        self._say_what_is_deleted(at)
+        self._seen = self._watch.read_topics_now() if self._target is None else self._in_target(at, self._target)
+        self._options.subscription.check_existing(self._seen.identities, may_be_gone=at.offsets)
+        self._report_deleted(at)
         recreated = at.recreated_topics(self._seen.identities)
         for topic in recreated:
             self._report_loss(f"{_recreated_text(topic)} since this query read it", "it is read from its beginning")
@@ -161,8 +161,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first_position(self) -> StreamPosition:
         start = self._options.start
         start.check_passed(datetime.now(UTC))
-        self._seen = self._target or self._watch.look_at_topics(strict=True)
-        self._options.subscription.check_there(self._seen.identities)
+        self._seen = self._target or self._watch.read_topics_now(strict=True)
+        self._options.subscription.check_existing(self._seen.identities)
         start.check_identities(self._seen.identities)
         start = start.name_queues(self._seen.queues)
         offsets = start.find_offsets(self._watch.reader, self._seen.queues, self._seen.ends)
@@ -189,7 +189,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             {topic: at.offsets.get(topic, {}) if topic in gone else ends for topic, ends in target.ends.items()},
         )
 
-    def _say_what_is_deleted(self, at: StreamPosition) -> None:
+    def _report_deleted(self, at: StreamPosition) -> None:
         """Log each deletion once. With failOnDataLoss, a missing topic of `subscribe` was an error before this."""
         of_ours = {topic for topic in at.offsets if self._options.subscription.has_topic(topic)}
         deleted = of_ours - (self._seen if self._target is None else self._target).identities.keys()
@@ -246,8 +246,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._delay.holds_back(new, time.monotonic())
 
     def _planned_of_now(self, to: StreamPosition, wanted: Offsets) -> Offsets:
-        """What is wanted of topics that are still those of the plan. Spark repeats a micro-batch after a restart, which
-        may have been long; else the identities are those that `latestOffset` has just seen."""
+        """Return the wanted queues of topics that are still those of the plan. Spark repeats a micro-batch after a
+        restart, which may have been long; else the identities are those that `latestOffset` has just seen."""
         identities = self._seen.identities
         if any(identities.get(topic) != to.identities.get(topic, "") for topic in wanted):
             identities = self._watch.find_identities()
@@ -263,7 +263,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedReader(DataSourceStreamReader):
-    """Says at the first question why there is nothing to read: what goes wrong while a reader is made, PySpark 4.3
+    """Raises the error of its creation at the first call: an error while a reader is created, PySpark 4.3
     hides behind an error of its own."""
 
     def __init__(self, refusal: WrongOption) -> None:
@@ -299,7 +299,7 @@ def _queues_that_end_before(begin: Offsets, ends: Offsets) -> list[str]:
 
 
 def _wanted_ends(at: StreamPosition, to: StreamPosition, recreated: list[str], *, is_first: bool) -> Offsets:
-    """Where the queues end that have something to read.
+    """Return the ends of queues that have something to read.
 
     The start of the first micro-batch is requested again when it is repeated, and may then be behind its end.
     """

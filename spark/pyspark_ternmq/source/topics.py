@@ -1,4 +1,4 @@
-"""Which topics are read, what they are and which queues they have now."""
+"""The topics of a read, their identities, and their queues now."""
 
 import json
 import re
@@ -25,7 +25,7 @@ class TopicSelection:
     """The queues that are read of each topic, by their names or numbers; None: all."""
 
     def __str__(self) -> str:
-        """As Spark's progress shows it."""
+        """Return the text in Spark's progress."""
         if self.pattern is not None:
             return f"topics like {self.pattern}"
         parts = [
@@ -60,11 +60,11 @@ class TopicSelection:
     def find_identities(self, reader: OffsetReader) -> Identities:
         """Return the identities of the topics to read; "" where the server has none. Raises `NotFound` if one does not
         exist. Do not query routes before: servers return routes of topics that do not exist yet, too."""
-        found = self.identities_of_those_there(reader)
-        self.check_there(found)
+        found = self.existing_identities(reader)
+        self.check_existing(found)
         return found
 
-    def identities_of_those_there(self, reader: OffsetReader) -> Identities:
+    def existing_identities(self, reader: OffsetReader) -> Identities:
         """The same without an error for topics that aren't there."""
         if self.pattern is not None:
             return {topic: identity for topic, identity in reader.topics().items() if self.has_topic(topic)}
@@ -76,7 +76,7 @@ class TopicSelection:
         found |= {topic: "" for topic in self.topics if group_of_derived(topic) is not None and topic not in found}
         return {topic: found[topic] for topic in self.topics if topic in found}
 
-    def check_there(self, identities: Identities, *, may_be_gone: Collection[str] = ()) -> None:
+    def check_existing(self, identities: Identities, *, may_be_gone: Collection[str] = ()) -> None:
         """`NotFound` if a topic isn't there that is to be read, unless it is one of these."""
         if self.pattern is not None:
             if not identities and not any(map(self.has_topic, may_be_gone)):
@@ -97,12 +97,12 @@ def queues_by_name(queues: Iterable[RouteQueue]) -> dict[str, RouteQueue]:
 
 
 def queue_name(queue: RouteQueue) -> str:
-    """As offsets name it."""
+    """Return the name of a queue in offsets."""
     return f"{queue.broker}/{queue.queue_id}"
 
 
 def subscription_of(reader: OptionReader) -> TopicSelection:
-    """What `subscribe`, `subscribePattern`, `assign` or `load("topic")` say; exactly one of them does."""
+    """Parse the subscription: exactly one of `subscribe`, `subscribePattern`, `assign` and `load("topic")`."""
     given = {
         name: value for name in ("subscribe", "subscribePattern", "assign", "path") if (value := reader.read_text(name))
     }
@@ -147,6 +147,6 @@ def _parsed_assignment(text: str) -> dict[str, tuple[str, ...]]:
     assigned: dict[str, tuple[str, ...]] = {}
     for topic, names in content.items():
         if not isinstance(names, list) or not names or not all(type(name) in (str, int) for name in names):
-            raise WrongOption(f"option assign: what stands for topic {topic} is not a list of queues")
+            raise WrongOption(f"option assign: the value of topic {topic} is not a list of queues")
         assigned[topic] = tuple(dict.fromkeys(str(name) for name in names))
     return assigned

@@ -39,7 +39,7 @@ class TopicWatch:
             self._reader = opened(self._options.reading)
         return self._reader
 
-    def look_at_topics(self, *, strict: bool = False) -> SeenTopics:
+    def read_topics_now(self, *, strict: bool = False) -> SeenTopics:
         """Read identities, queues and ends; identities first, so that a topic that is recreated meanwhile shows the
         next time. All is read again when a broker can't be reached: a broker that is away leaves the route after some
         seconds.
@@ -71,7 +71,7 @@ class TopicWatch:
         subscription = self._options.subscription
         if self._options.reading.fail_on_data_loss:
             return subscription.find_identities(reader)
-        return subscription.identities_of_those_there(reader)
+        return subscription.existing_identities(reader)
 
     def purged_below(self, topics: Iterable[str]) -> dict[str, dict[str, int]]:
         """Below which offset the last purge emptied each queue of these topics, 0 where none did; without the queues of
@@ -88,7 +88,7 @@ class TopicWatch:
         return found
 
     def find_begins(self, queues: QueuesByTopic, wanted: Offsets) -> Offsets:
-        """Where those of the queues begin that are named in `wanted`."""
+        """Return the first offsets of the queues in `wanted`."""
         named = {topic: {name: queues[topic][name] for name in of_topic} for topic, of_topic in wanted.items()}
         return offsets_at(self.reader, named, "earliest")
 

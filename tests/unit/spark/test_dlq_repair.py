@@ -11,9 +11,9 @@ from pyspark_ternmq.pipelines.dead_letters.dlq_repair import (
     Letter,
     Repair,
     WrongRepair,
-    as_it_was,
     decision_of,
     load_repair,
+    send_unchanged,
 )
 from ternmq import Message
 
@@ -95,7 +95,7 @@ def test_times_of_delivery_are_microseconds() -> None:
 
 
 def test_a_body_that_could_not_be_unpacked_fails_without_a_question() -> None:
-    decision = decided(as_it_was, corrupt="no gzip")
+    decision = decided(send_unchanged, corrupt="no gzip")
     assert (decision["outcome"], decision["why"]) == ("failed", "no gzip")
 
 

@@ -44,7 +44,7 @@ def test_the_last_line_of_a_script_is_the_refusal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "excepthook", lambda _kind, error, _trace: sys.stderr.write(f"{error}\n"))
-    last_line.say_refusals_last()
+    last_line.print_refusals_last()
     refused = StreamingQueryException(
         "[STREAM_FAILED] Failed: ternmq.errors.NotFound: TOPIC_NOT_FOUND: there is no topic 'a'\n=== Streaming ==="
     )

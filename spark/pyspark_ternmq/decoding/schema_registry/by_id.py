@@ -45,8 +45,8 @@ class ById(Generic[T]):
         return found
 
     def _create_decoder(self, number: int) -> T | WrongSchema:
-        asked_s = self._unknown.get(number)
-        if asked_s is not None and self._now_s() - asked_s < UNKNOWN_FOR_S:
+        requested_s = self._unknown.get(number)
+        if requested_s is not None and self._now_s() - requested_s < UNKNOWN_FOR_S:
             raise BrokenBody(f"the schema registry has no schema {number}")
         try:
             found: T | WrongSchema = self._make(number)
@@ -60,7 +60,7 @@ class ById(Generic[T]):
 
 
 def _keep_latest(kept: OrderedDict[int, T], number: int, value: T, limit: int) -> None:
-    """Without the oldest beyond a limit."""
+    """Drop the oldest beyond a limit."""
     kept.pop(number, None)
     kept[number] = value
     if len(kept) > limit:

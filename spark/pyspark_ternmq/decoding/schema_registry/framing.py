@@ -16,7 +16,7 @@ def schema_id(body: bytes) -> int:
 
 
 def message_indexes(body: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message it is, as indexes from the file's messages inwards, and where it begins."""
+    """Read the indexes of the message type, from the file's messages inwards, and the offset of the message."""
     try:
         count, at = read_long(body, HEADER_BYTES)
         if count == 0:

@@ -80,7 +80,7 @@ def _without_password(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """What a registry has under an id: `kind` is AVRO, PROTOBUF or JSON."""
+    """A schema of a registry, by its id: `kind` is AVRO, PROTOBUF or JSON."""
 
     id: int
     kind: str

@@ -4,10 +4,10 @@
     dlq.run(spark, DlqOptions(connection=..., group="billing", repair=add_currency))               rehearse
     dlq.run(spark, DlqOptions(connection=..., group="billing", repair=add_currency, send=True, checkpoint="..."))
 
-Once        a letter is handled once by a checkpoint: sent, left or failed. What was decided is kept before the first
+Once        a letter is handled once by a checkpoint: sent, left or failed. The decisions are stored before the first
             message is sent, so that a run that goes on sends the same and asks the function no second time.
-Ids         a letter that is sent is a new message, with an id made of the letter's place and id. A step that was killed
-            sends its letters again with the same ids; so does another checkpoint.
+Ids         a letter that is sent is a new message, with an id derived from the letter's place and id. A step that was
+            killed sends its letters again with the same ids; so does another checkpoint.
 Letters     stay in the dead letter topic, which is a log. Unlike `ternmq dlq resend`, this sends to the topic that a
             letter came from, for all of its groups: a message that was changed can't go to the retry topic.
 Refused     letters for topics that are not there, or take messages of another type, fail one by one; any other error of
@@ -32,9 +32,9 @@ from pyspark_ternmq.pipelines.dead_letters.dlq_repair import (
     SENT,
     Letter,
     Repair,
-    as_it_was,
     load_repair,
     repair_letters,
+    send_unchanged,
 )
 from pyspark_ternmq.pipelines.dead_letters.dlq_report import (
     Analysis,
@@ -103,7 +103,7 @@ class DlqOptions:
 
 @dataclass(slots=True, kw_only=True)
 class DlqReport:
-    """What one run saw and did; `ready` letters would be sent. `missing` were gone when they were to be read.
+    """The result of one run; `ready` letters would be sent. `missing` were gone when they were to be read.
 
     `failures` are the first letters of those that `failed`, with the reason.
     """
@@ -150,11 +150,12 @@ def run(spark: "SparkSession", options: DlqOptions, *, line: ProgressLine | None
             return _count_letters(spark, options, admin, repair)
         assert options.checkpoint is not None
         with journal_at(spark, options.checkpoint) as journal:
-            return _LetterSending(spark, options, admin, journal, shown, repair or as_it_was).run()
+            return _LetterSending(spark, options, admin, journal, shown, repair or send_unchanged).run()
 
 
 def _letter_ranges(admin: PipelineAdministrator, options: DlqOptions) -> tuple[dict[str, int], dict[str, int]]:
-    """Where the letters of each broker begin and end; none if no letter ever came. `NotFound` without such a group."""
+    """Return the range of the letters at each broker; none if no letter ever came. Raises `NotFound` without such a
+    group."""
     try:
         queues = admin.queues(options.topic)
     except NotFound:
@@ -189,7 +190,7 @@ def _count_letters(
         ends = limit_end({options.topic: starts}, {options.topic: ends}, options.limit)[options.topic]
     if starts == ends:
         return report
-    decided = repair_letters(_read_letters(spark, options, starts, ends), repair or as_it_was).persist()
+    decided = repair_letters(_read_letters(spark, options, starts, ends), repair or send_unchanged).persist()
     try:
         outcomes = _letters_undecided(decided) if repair is None else checked_topics(decided, admin)
         report.add_letters(outcomes)
@@ -202,7 +203,7 @@ def _count_letters(
 
 
 def _letters_undecided(letters: "DataFrame") -> "DataFrame":
-    """Without a repair function, only the letters themselves are reported."""
+    """Report the letters only, since there is no repair function."""
     none = f.lit(None).cast("string")
     return letters.withColumns(dict.fromkeys(("outcome", "why", "to_topic", "new_message_id"), none))
 
@@ -240,7 +241,7 @@ class _LetterSending:
         return self._report
 
     def _start_positions(self, firsts: Mapping[str, int]) -> dict[str, int]:
-        """Where the last step that is done ended; brokers that are new to it from their beginning."""
+        """Return where the last finished step ended; new brokers begin at their first letter."""
         done = self._journal.kept_value(self._range_name(self._journal.done - 1)) or {"ends": {}}
         return {name: max(first, done["ends"].get(name, first)) for name, first in firsts.items()}
 
@@ -312,7 +313,7 @@ class _LetterSending:
     def _finish_step(self) -> None:
         staging, before = self._staging_folder(), self._range_name(self._journal.done - 1)
         self._journal.step_is_done()
-        # What was decided is in the report, and the range of this step says where the next one begins.
+        # The decisions are in the report, and the range of this step says where the next one begins.
         self._journal.store.remove_folder(staging)
         self._journal.remove_value(before)
 

@@ -6,7 +6,7 @@
             return None                                             # stays a dead letter
         return letter.message(body=json.dumps({**order, "currency": "EUR"}).encode())
 
-What it returns is sent, None leaves the letter where it is, and one for which it raises is reported with the error.
+A message that it returns is sent, None leaves the letter where it is, and an exception is reported with its letter.
 """
 
 import importlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-# What became, or is to become, of a letter.
+# The outcome, or planned outcome, of a letter.
 READY, SENT, LEFT, FAILED = "ready", "sent", "left", "failed"
 WHY_CHARACTERS_MAX = 2000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -92,7 +92,7 @@ OUTCOME_SCHEMA = f"""
 """
 
 
-def as_it_was(letter: Letter) -> Message:
+def send_unchanged(letter: Letter) -> Message:
     """The repair of those that need none."""
     return letter.message()
 
@@ -142,7 +142,7 @@ def repair_letters(letters: "DataFrame", repair: Repair) -> "DataFrame":
 
 
 def decision_of(row: Mapping[str, Any], repair: Repair) -> dict[str, Any]:
-    """What is to be done with a letter; `row` has columns of the source, with times in microseconds."""
+    """Return the decision about a letter; `row` has columns of the source, with times in microseconds."""
     letter = letter_of(row)
     known = {
         "origin_topic": letter.origin_topic or None,
@@ -185,7 +185,7 @@ def letter_of(row: Mapping[str, Any]) -> Letter:
 
 
 def _to_send(message: object) -> dict[str, Any]:
-    """The columns of a message; it was checked when it was made."""
+    """Return the columns of a message; it was checked when it was created."""
     if not isinstance(message, Message):
         raise TypeError(f"repair returned a {type(message).__name__}; a ternmq.Message or None is needed")
     for name in ("priority", "delay_level"):

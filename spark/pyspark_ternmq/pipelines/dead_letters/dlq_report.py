@@ -1,4 +1,4 @@
-"""What a report on dead letters has: how many of which kind, and what became of each.
+"""The report on dead letters: counts by kind, and the outcome of each.
 
 Folder      `letters/run=...` a row for each letter, `analysis/run=...` the counts. A step that is done again replaces
             what it had written; runs have names that no other run has.
@@ -28,7 +28,7 @@ class LetterFailure(NamedTuple):
 
 
 class LetterKind(NamedTuple):
-    """By what letters are counted; `hour` is that of becoming a dead letter, in UTC."""
+    """The kind by which letters are counted; `hour` is that of becoming a dead letter, in UTC."""
 
     reason: str | None
     origin_topic: str | None

@@ -35,7 +35,7 @@ def checked_topics(outcomes: "DataFrame", admin: "PipelineAdministrator") -> "Da
 
 
 def _topic_type(admin: "PipelineAdministrator", topic: str) -> "pb.MessageType | str":
-    """What messages a topic takes, or why it takes none."""
+    """Return the message type of a topic, or the reason why it accepts none."""
     if not topic:
         return "the letter does not say which topic it came from"
     if group_of_derived(topic) is not None:

@@ -1,4 +1,4 @@
-"""Which rows are data and which are put aside, and which partition each belongs to. No state: a batch that is read
+"""Classifies rows as data or as set aside, and finds the partition of each. No state: a batch that is read
 again comes out the same.
 
 malformed   the body can't be decompressed, or is no JSON, Avro or Protobuf of the given schema; or the message was born
@@ -9,7 +9,7 @@ data        all others
 Partition   topic, and date and hour of the event time in UTC, computed from seconds since 1970, so that the session's
             time zone plays no part. The event time is that of birth (where there is none, or a wrong one, that of
             storing), or with `event_time="stored"` that of storing, by which no row can be late.
-Duplicates  have the same id in the same topic; rows without an id have none. What is malformed counts apart: a copy
+Duplicates  have the same id in the same topic; rows without an id have none. Malformed rows count separately: a copy
             that can be read is never dropped for one that can't.
 """
 

@@ -13,7 +13,7 @@ Finished    a batch whose staging folders are gone. Its files are no longer rena
             leaves files of other batches alone.
 One writer  has the lock of the query's checkpoint. A writer that slept and lost the lock stages into its own folder,
             and can't commit (`lock.publish`).
-Bounded     batches of a query come in order: a manifest stands for all before it, and they are removed when it is
+Bounded     batches of a query come in order: a manifest covers all before it, and they are removed when it is
             finished. So there is one manifest for each query, two for a moment.
 Query       the id in Spark's checkpoint: two checkpoints never meet, and a folder can take several.
 
@@ -219,7 +219,7 @@ def is_manifest(name: str) -> bool:
 
 
 def checked_version(found: Any) -> Any:  # noqa: ANN401 - JSON
-    """What a manifest of a batch or of a compaction says; LakeBroken if a later program wrote it."""
+    """Return the checked manifest of a batch or a compaction. Raises LakeBroken if a later version wrote it."""
     if found["version"] not in MANIFEST_VERSIONS:
         known = MANIFEST_VERSION
         raise LakeBroken(f"a manifest of version {found['version']}; this program knows those up to {known}")

@@ -1,4 +1,4 @@
-"""Which files of a lake are merged. Pure: what is there and the time in, groups of files out.
+"""Plans which files of a lake are merged. Pure: files and the time in, groups of files out.
 
 A partition is taken when its hour ended long enough ago and it has enough small files: ones of less than half the
 target, so that no file is merged twice for nothing. Files of batches that are not finished are not there yet.
@@ -32,7 +32,7 @@ class FileGroup:
 def plan_groups(
     files: "Iterable[FileEntry]", *, unfinished: Set[str], now: datetime, options: "CompactionOptions"
 ) -> list[FileGroup]:
-    """What to merge; `unfinished` are names of batches whose files must stay."""
+    """Return the groups of files to merge; `unfinished` are names of batches whose files must stay."""
     partitions: defaultdict[str, list[FileEntry]] = defaultdict(list)
     for file in files:
         if is_small(file.size_bytes, options) and is_data(file.path) and batch_of_file(file.path) not in unfinished:

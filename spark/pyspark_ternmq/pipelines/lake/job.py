@@ -156,7 +156,7 @@ class _BatchWriter:
         return report.rows + report.late + report.malformed + report.duplicates
 
     def write(self, batch: "DataFrame", number: int) -> None:
-        """What Spark calls; once more for a batch that was not finished when the last run ended."""
+        """Write a batch; Spark calls it again for a batch that was unfinished when the last run ended."""
         with self.errors.note_errors():
             self._commit_batch(batch, number)
 
@@ -189,7 +189,7 @@ class _BatchWriter:
         return rows, taken_ms
 
     def count_duplicates(self, progress: Mapping[str, Any]) -> None:
-        """Of a batch that is done, unless an earlier run had written it."""
+        """Count the duplicates of a finished batch, unless an earlier run had written it."""
         if progress["batchId"] in self._written:
             self._written.discard(progress["batchId"])
             for operator in progress["stateOperators"]:
@@ -210,7 +210,7 @@ def is_too_much(rows: Mapping[str, int], options: LakeOptions) -> bool:
 
 
 def _frequent_reasons(spark: "SparkSession", folder: str) -> str:
-    """What is wrong with most of the malformed rows of a batch that was staged."""
+    """Return the most frequent reasons of malformed rows in a staged batch."""
     rows = spark.read.parquet(f"{folder}/kind=malformed").groupBy("reason").count()
     found = rows.orderBy(F.desc("count"), "reason").limit(REASONS_MAX).collect()
     return "Most often: " + "; ".join(f"{row['count']:,} x {row['reason']}" for row in found)

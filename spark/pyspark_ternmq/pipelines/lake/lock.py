@@ -62,7 +62,7 @@ class LockOwner:
 
     @classmethod
     def from_json(cls, text: str) -> "LockOwner | None":
-        """None for a file that a crash left half written."""
+        """Parse an owner; None for a file that a crash left half written."""
         try:
             found = json.loads(text)
             pid, (host, started, token) = found["pid"], (found[name] for name in ("host", "started", "token"))
@@ -102,7 +102,7 @@ def process_start(pid: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockPurpose:
-    """What a lock is for: `doing` is what its owner does, as in "process 17 on a-host compacts this lake"."""
+    """The purpose of a lock: `doing` is what its owner does, as in "process 17 on a-host compacts this lake"."""
 
     doing: str
     stale_after_ms: int
@@ -188,7 +188,7 @@ class FolderLock:
         self._renewed_ms = self._now_ms()
 
     def renew_if_due(self) -> None:
-        """What is cheap enough to be called all the time."""
+        """Renew the lock if it is time; cheap enough to be called all the time."""
         if abs(self._now_ms() - self._renewed_ms) * RENEWALS >= self._purpose.stale_after_ms:
             self.renew_lock()
 
@@ -242,7 +242,7 @@ class FolderLock:
 
 
 def checkpoint_lock(files: "FileSystem", checkpoint: str) -> FolderLock:
-    """For a query that runs in this process."""
+    """Create the lock of a checkpoint for a query in this process."""
     return FolderLock(files, f"{checkpoint}/{IN_CHECKPOINT}", LockOwner.this_process(), CHECKPOINT_LOCK)
 
 

@@ -25,7 +25,7 @@ OWN_SOURCE_OPTIONS = ("subscribe", "startingoffsets", "maxoffsetspertrigger", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """Which partitions are compacted, and into how large files."""
+    """The options of a compaction: its partitions, and the size of files."""
 
     older_than: timedelta = timedelta(hours=1)
     """How long ago a partition's hour must have ended."""
@@ -49,7 +49,7 @@ class CompactionOptions:
 
 @dataclass(slots=True, kw_only=True)
 class CompactionReport:
-    """What one run did: small files that went, larger ones that came."""
+    """The result of one run: removed small files, and added larger ones."""
 
     partitions: int = 0
     removed: int = 0
@@ -95,7 +95,7 @@ class LakeOptions:
     """Compact after the run, and with `trigger` every `compact_every_batches`; None leaves all files as they are."""
     compact_every_batches: int = 100
     format: Format = "parquet"
-    """What the folder is to other engines: plain files, Delta tables, or Iceberg tables of a catalog."""
+    """The form of the folder for other engines: plain files, Delta tables, or Iceberg tables of a catalog."""
     storage_options: Mapping[str, str] = field(default_factory=dict)
     """For `delta`: delta-rs's own, such as `aws_endpoint`; Spark has settings of its own for the same store."""
     catalog: str | None = None
@@ -142,7 +142,7 @@ class LakeOptions:
 
 @dataclass(slots=True, kw_only=True)
 class LakeReport:
-    """What one run did. `rows` went into `data`; all that came in is rows + late + malformed + duplicates."""
+    """The result of one run. `rows` went into `data`; all that came in is rows + late + malformed + duplicates."""
 
     rows: int = 0
     late: int = 0

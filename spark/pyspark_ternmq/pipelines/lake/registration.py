@@ -1,4 +1,4 @@
-"""What a format does with the files of a committed batch, once they are at their places."""
+"""Registers the files of a committed batch with the lake's format, once they are at their places."""
 
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
@@ -30,7 +30,7 @@ class PlainFiles:
 
 
 def partition_values(path: str) -> "Mapping[str, str]":
-    """What the folders of `data/topic=T/date=D/hour=07/...` say, with the escapes of Spark taken back."""
+    """Return the partition values in a path `data/topic=T/date=D/hour=07/...`, without Spark's escapes."""
     pairs = (folder.partition("=") for folder in path.split("/")[:-1] if "=" in folder)
     return {name: unquote(value) for name, _, value in pairs}
 

@@ -107,7 +107,7 @@ class ReplayOptions:
             raise ValueError(f"step_rows={self.step_rows} must be at least 1")
 
     def identity(self) -> dict[str, object]:
-        """What a checkpoint must agree with; the rate may change between runs."""
+        """Return the values with which a checkpoint must agree; the rate may change between runs."""
         return {
             "pipeline": "replay",
             "from": list(self.paths),
@@ -121,7 +121,8 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """What this run sent, out of `steps` in all; `skipped` rows can't be sent, `doubles` are there more than once.
+    """The result of this run: rows sent, out of `steps` in all; `skipped` rows can't be sent, `doubles` are there more
+    than once.
 
     Times are seconds behind the pace.
     """
@@ -156,7 +157,7 @@ def run(
             return make_plan(spark, options, found).as_json()
 
         plan = read_plan(journal.load_plan(options.identity(), make_journal_plan), journal)
-        _say_what(plan, shown)
+        _print_plan(plan, shown)
         # The files of a finished plan are not read any more: they may be gone.
         if not found and journal.done < len(plan.slices):
             found = reopen_snapshots(snapshots, plan, journal)
@@ -164,7 +165,7 @@ def run(
         return _ReplayRun(rows, options, plan, journal, shown, now_s, wait_s).run()
 
 
-def _say_what(plan: ReplayPlan, line: ProgressLine) -> None:
+def _print_plan(plan: ReplayPlan, line: ProgressLine) -> None:
     for source in plan.sources:
         if source.table is not None:
             line.print_line(f"from {source.table.text()}, {count_files(source)}")

@@ -1,4 +1,4 @@
-"""What a replay is to do: the slices that its rows are cut into, and the files or the version of a table they are in.
+"""The plan of a replay: the slices of its rows, and their files or the version of their table.
 
 Kept        in the checkpoint, so that a run that goes on reads the same rows and cuts them alike
 Changed     a plan whose files are not what they were is refused, with what to do instead
@@ -89,7 +89,7 @@ def reopen_snapshots(snapshots: SourceSnapshots, plan: ReplayPlan, journal: Step
 
 
 def _describe_remedy(kept: dict[str, Any], journal: StepJournal) -> str:
-    """What the user can do about a plan that can't be continued."""
+    """Describe what the user can do about a plan that can't be continued."""
     text = "replay what is there now with a new checkpoint"
     done = journal.done
     if 0 < done < len(kept["slices"]):

@@ -49,7 +49,7 @@ _OPTIONAL = {
 }
 
 
-# What is read of files and tables.
+# The columns that are read from files and tables.
 COLUMNS = (*_PLACE, *_OPTIONAL, "body", *TIME_COLUMNS.values())
 _ALONE = "_alone"
 
@@ -59,7 +59,7 @@ class WrongRows(Exception):
 
 
 def format_of(paths: Sequence[str]) -> str:
-    """What the names of files say; folders and all else are Parquet."""
+    """Return the format by the names of files; folders and all else are Parquet."""
     endings = [PurePosixPath(path.removesuffix(".gz")).suffix.lower() for path in paths]
     return "json" if endings and all(ending in _JSON_ENDINGS for ending in endings) else "parquet"
 
@@ -120,7 +120,7 @@ def filter_times(rows: "DataFrame", since_us: int | None, until_us: int | None) 
 
 
 def make_messages(rows: "DataFrame", replay_id: str, *, keep_ids: bool, all_have_places: bool) -> "DataFrame":
-    """What the sink takes, with its time and place to sort by."""
+    """Build the rows for the sink, with time and place to sort by."""
     place: list[Column] = [f.col(name) for name in (*_PLACE, "message_id")]
     if not all_have_places:
         content = f.sha2(f.to_json(f.struct(*rows.columns)), 256)

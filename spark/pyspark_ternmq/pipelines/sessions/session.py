@@ -49,7 +49,7 @@ def spark_session(
     """The process's session; a new one if it has none. SparkMissing without Java.
 
     `master` is where it runs; without one it is the master of `spark-submit`, or this machine. `config` are settings of
-    Spark, and stand above those that are made here. A quiet one leaves standard error to the pipeline: what Java and
+    Spark, and take precedence over those set here. A quiet one leaves standard error to the pipeline: what Java and
     the workers write there is kept only to say why Java did not start.
     """
     # spark-submit has started Java already, and says there which master is meant. An active session is one of this
@@ -88,7 +88,7 @@ def _start_java(name: str, master: str, settings: Mapping[str, str], *, is_quiet
 
 
 def settings_for(master: str | None) -> dict[str, str]:
-    """What a pipeline's session is set to unless its caller says otherwise."""
+    """Return the default settings of a pipeline's session."""
     # Spark's warnings in a pipeline's life (a slow batch, a missing native library) are not for the terminal.
     settings = {
         "spark.sql.session.timeZone": "UTC",
@@ -166,6 +166,6 @@ def _last_of_traceback(text: str) -> str | None:
 
 
 def _innermost_of_java(text: str) -> str | None:
-    """What Java says was the cause of all, if a text has an error of Java."""
+    """Return the innermost cause of a Java error in a text, if there is one."""
     found = [match["words"].strip() for match in _JAVA_ERROR.finditer(text)]
     return _CONDITION.sub("", found[-1]) if found else None

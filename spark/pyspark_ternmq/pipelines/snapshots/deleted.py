@@ -17,7 +17,7 @@ def deleted_rows(deleted: Mapping[str, pa.Array]) -> pa.Table | None:
 
 
 def mark_of(deleted: pa.Array | None) -> str:
-    """Which rows of a file are deleted, in a few characters."""
+    """Return a short mark of the deleted rows of a file."""
     if deleted is None or not len(deleted):
         return ""
     return hashlib.sha256(deleted.cast(pa.int64()).to_numpy(zero_copy_only=False).tobytes()).hexdigest()[:16]

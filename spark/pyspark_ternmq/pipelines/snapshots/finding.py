@@ -1,4 +1,4 @@
-"""Which table a path is in, or that it is in none. Pure but for `FileSystem`.
+"""Finds the table that contains a path, or that there is none. Pure but for `FileSystem`.
 
 Delta       a folder with `_delta_log`; Iceberg: one with `metadata/*.metadata.json`
 Lake        of a folder with `_lake.json`, its `data` is read. The file also tells the format of tables whose metadata
@@ -30,7 +30,7 @@ class WrongSource(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePlace:
-    """Where rows are: a table's folder and the `values` that columns of the wanted part have, or a folder or file.
+    """A place of rows: a table's folder and the `values` that columns of the wanted part have, or a folder or file.
 
     `requested` is the path as the caller gave it.
     """

@@ -86,7 +86,7 @@ def _with_values(
     files: "dict[str, str]",
     schema: StructType | None,
 ) -> "DataFrame":
-    """With columns whose values are not in the files."""
+    """Add columns whose values are not in the files."""
     if not absent:
         return rows
     kinds = {name: "string" if schema is None else schema[name].dataType.simpleString() for name in absent}
@@ -102,5 +102,5 @@ def _with_values(
 
 
 def _local_path(path: str) -> str:
-    """With one of the ways to write a path of this machine."""
+    """Return a path of this machine in one of its possible forms."""
     return re.sub(_LOCAL, _LOCAL_BEGIN, path)

@@ -58,7 +58,7 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSnapshot:
-    """What is read: `schema` is a table's, `where` the values that columns of its rows must have.
+    """A snapshot to read: `schema` is a table's, `where` the values that columns of its rows must have.
 
     `deleted` are rows that are not live, by the path of their file (`path`) and their number in it (`row`).
     """
@@ -76,13 +76,13 @@ class SourceSnapshot:
         )
 
     def only_kept(self, kept: "KeptSnapshot") -> "SourceSnapshot":
-        """Without files that are not in a plan."""
+        """Return the snapshot without files that are not in a plan."""
         return replace(self, files=[file for file in self.files if file.path in kept.files], table=kept.table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSnapshot:
-    """What a plan has of a snapshot: size and mark of each file."""
+    """The part of a snapshot that a plan keeps: size and mark of each file."""
 
     path: str
     table: TableVersion | None
@@ -111,7 +111,7 @@ class SnapshotSource(Protocol):
     """A source of snapshots. Raises WrongSource if it can't be read."""
 
     def take_snapshot(self, version: int | None = None) -> SourceSnapshot:
-        """As it is now, or a table at an older version."""
+        """Take a snapshot of the source now, or of a table at an older version."""
 
     def changes_since(self, version: int) -> list[str]:
-        """What was done to a table after a version that may have changed its rows, the first first."""
+        """Return the operations after a version that may have changed a table's rows, the oldest first."""

@@ -34,7 +34,7 @@ def checked_range(
 
 
 def find_beyond(places: ReadPlaces, ends: Offsets) -> Iterator[str]:
-    """What is wrong with offsets that lie behind the ends of their queues."""
+    """Yield a problem for each offset beyond the end of its queue."""
     for topic, of_topic in ends.items():
         for name, end in of_topic.items():
             named = places.offset_named(topic, name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_ternmq.source.offsets.places import Offsets
 
-QUEUES_SAID_MAX = 20
+QUEUES_SHOWN_MAX = 20
 """A line of the log names so many queues; the rest is a number."""
 
 
@@ -64,7 +64,7 @@ class LossLedger:
         self.of_batch = {}
 
     def find_lost(self, at: Offsets, firsts: Offsets) -> list[LostRange]:
-        """What lies between where a query goes on and where the queues begin, but for what was counted before."""
+        """Find the ranges between the query's offsets and the first offsets of queues, without those counted before."""
         found = []
         for topic, of_topic in at.items():
             for queue, offset in of_topic.items():
@@ -91,9 +91,9 @@ def explain_ranges(lost: Iterable[LostRange], purged_below: Mapping[str, Mapping
 def describe_lost(lost: list[LostRange]) -> str:
     """All of them in one line."""
     total = sum(each.messages for each in lost)
-    parts = [str(each) for each in lost[:QUEUES_SAID_MAX]]
-    if len(lost) > QUEUES_SAID_MAX:
-        rest = sum(each.messages for each in lost[QUEUES_SAID_MAX:])
-        parts.append(f"{len(lost) - QUEUES_SAID_MAX} other queues: {rest:,}")
+    parts = [str(each) for each in lost[:QUEUES_SHOWN_MAX]]
+    if len(lost) > QUEUES_SHOWN_MAX:
+        rest = sum(each.messages for each in lost[QUEUES_SHOWN_MAX:])
+        parts.append(f"{len(lost) - QUEUES_SHOWN_MAX} other queues: {rest:,}")
     were = "message was" if total == 1 else "messages were"
     return f"{total:,} {were} lost before this query read {'it' if total == 1 else 'them'}: {'; '.join(parts)}"

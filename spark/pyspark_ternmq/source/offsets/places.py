@@ -1,4 +1,4 @@
-"""Where a read begins and ends: the options, and the offsets that they mean in each queue.
+"""The start and end of a read: the options, and the offsets that they mean in each queue.
 
 Offsets of all queues are `{topic: {"broker/queue id": offset}}`, in options, in checkpoints and in Spark's own reports.
 Beside the topics may stand `"@identities": {topic: identity}`, as in what is copied out of a checkpoint: it says which
@@ -51,7 +51,8 @@ class ReadPlaces:
         return None if offset in _PLACES else offset
 
     def name_queues(self, queues: QueuesByTopic) -> "ReadPlaces":
-        """With the whole names of queues that are numbers alone; WrongOption if it names others than there are."""
+        """Return the places with whole names of queues that are numbers alone. Raises WrongOption for unknown
+        queues."""
         if self.each is not None:
             return replace(self, each=self._named_offsets(self.each, queues))
         return self if self.times is None else replace(self, times=self._named_offsets(self.times, queues))
@@ -173,7 +174,7 @@ def offsets_at(reader: OffsetReader, queues: QueuesByTopic, place: Place) -> Off
 
 
 def starting_places(reader: OptionReader, default: Literal["earliest", "latest"], *, stream: bool) -> ReadPlaces:
-    """Where to begin; a stream that has a checkpoint continues from there instead."""
+    """Return where to begin; a stream that has a checkpoint continues from there instead."""
     return _read_places(reader, "starting", default, allowed=("earliest", "latest") if stream else ("earliest",))
 
 
@@ -237,11 +238,11 @@ def _parsed_offsets(option: str, text: str, *, least: int = EARLIEST) -> tuple[O
         raise WrongOption(f"option {option} is not an object of topics and queues")
     identities = content.pop(IDENTITIES, {})
     if not isinstance(identities, dict) or not all(isinstance(each, str) for each in identities.values()):
-        raise WrongOption(f"option {option}: what stands for {IDENTITIES} is not an object of topics and identities")
+        raise WrongOption(f"option {option}: the value of {IDENTITIES} is not an object of topics and identities")
     each: Offsets = {}
     for topic, of_topic in content.items():
         if not isinstance(of_topic, dict):
-            raise WrongOption(f"option {option}: what stands for topic {topic} is not an object of queues")
+            raise WrongOption(f"option {option}: the value of topic {topic} is not an object of queues")
         each[topic] = {}
         for name, offset in of_topic.items():
             if not isinstance(offset, int) or isinstance(offset, bool) or not least <= offset < _MAX:

@@ -37,11 +37,11 @@ class StreamPosition:
         return cls(offsets, identities)
 
     def to_kept(self) -> Kept:
-        """As it goes into the checkpoint."""
+        """Return the form for the checkpoint."""
         return {**self.offsets, IDENTITIES: {**self.identities}} if self.identities else {**self.offsets}
 
     def find_offset(self, topic: str, queue: str) -> int | None:
-        """None of a queue that is new."""
+        """Return the offset of a queue; None of a new one."""
         return self.offsets.get(topic, {}).get(queue)
 
     def recreated_topics(self, identities: Identities) -> list[str]:

@@ -60,7 +60,7 @@ def _cut_range(wanted: QueueRange, count: int) -> Iterable[QueueRange]:
 
 
 def limit_end(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
-    """Where a micro-batch of at most so many rows ends.
+    """Return the end of a micro-batch of at most so many rows.
 
     Each queue that has something gives one row, so that none is forgotten beside larger ones, and of the rest its share
     of what there is. A limit below the number of such queues goes to the longest of them.
@@ -90,7 +90,7 @@ def _share_rows(sizes: dict[tuple[str, str], int], rows_max: int) -> dict[tuple[
         return dict.fromkeys(sizes, 0) | dict.fromkeys(longest[:rows_max], 1)
     rest, total = rows_max - len(sizes), sum(sizes.values()) - len(sizes)
     shares = {place: 1 + (size - 1) * rest // total for place, size in sizes.items()}
-    # What rounding left over is less than one row for each queue, and so for each that has more than it gives.
+    # The rest of rounding is less than one row for each queue, and so for each that has more than it gives.
     left = rows_max - sum(shares.values())
     for place in [place for place in longest if shares[place] < sizes[place]][:left]:
         shares[place] += 1

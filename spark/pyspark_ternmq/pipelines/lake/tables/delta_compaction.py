@@ -38,7 +38,7 @@ class TablePartition:
     hour: int
 
     def delta_filters(self) -> list[tuple[str, str, Any]]:
-        """As delta-rs takes them."""
+        """Return the filters in the form of delta-rs."""
         return [("topic", "=", self.topic), ("date", "=", str(self.date)), ("hour", "=", str(self.hour))]
 
 

@@ -1,4 +1,4 @@
-"""What a table needs so that it takes the rows of a run: new fields and wider types, however deep. Pure.
+"""Finds the changes of a table's schema for the rows of a run: new fields and wider types, at any depth. Pure.
 
 Path        names from the column on, `json.items.element.price`: `element` of a list, `key` and `value` of a map
 Added       a field that the table lacks, in any struct. It may be null, as it is in older rows
@@ -22,7 +22,7 @@ Widens = Callable[[pa.DataType, pa.DataType], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionRules:
-    """What a format can do. `widens` says of two types whether the first can become the second."""
+    """The abilities of a format. `widens` says of two types whether the first can become the second."""
 
     widens: Widens
     adds_in_maps: bool
@@ -32,7 +32,7 @@ class EvolutionRules:
 
 @dataclass(slots=True)
 class SchemaEvolution:
-    """What is to change; `columns` are the top-level ones of it."""
+    """The changes of a schema; `columns` are the top-level ones of it."""
 
     added: list[str] = field(default_factory=list)
     widened: list[str] = field(default_factory=list)
@@ -117,7 +117,7 @@ def _is_same(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def type_text(kind: pa.DataType) -> str:
-    """As Spark's DDL has it; of what has parts, only what it is."""
+    """Return a type in Spark's DDL; without the parts of a nested type."""
     for is_kind, word in ((types.is_struct, "a struct"), (_is_list, "an array"), (types.is_map, "a map")):
         if is_kind(kind):
             return word

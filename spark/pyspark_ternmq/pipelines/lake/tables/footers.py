@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file says of its rows, as Delta keeps it beside the file's name."""
+"""Statistics of rows from the footer of a Parquet file, in the form that Delta keeps beside the file's name."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def delta_statistics(path: str, file_system: "fs.FileSystem") -> str:
 
 
 def _column_statistics(footer: pq.FileMetaData) -> Iterator[tuple[str, list[Any]]]:
-    """Those of each row group, for columns that have them in all."""
+    """Return the statistics of each row group, for columns that have them in all."""
     names = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
     for name in _BOUNDED:
         if (number := names.get(name)) is None:

@@ -1,4 +1,4 @@
-"""Which format a lake has: `_lake.json` in its folder. Folders from before it was written are plain Parquet."""
+"""The marker of a lake's format: `_lake.json` in its folder. Folders from before it was written are plain Parquet."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def settle_format(files: "FileSystem", root: str, wanted: Format) -> None:
 
 def _write_marker(files: "FileSystem", root: str, wanted: Format) -> None:
     path = f"{root}/{MARKER}"
-    # What a crash left of an earlier try is no marker yet.
+    # The rest of an earlier try that crashed is no marker yet.
     files.delete(f"{path}.new")
     files.create(f"{path}.new", json.dumps({"version": MARKER_VERSION, "format": wanted}))
     try:

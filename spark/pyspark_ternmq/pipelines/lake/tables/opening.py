@@ -22,7 +22,8 @@ _PACKAGES: "dict[Format, tuple[str, str]]" = {"delta": ("deltalake", "delta"), "
 def opened_tables(
     files: "FileSystem", root: str, options: "LakeOptions", rows: "DataFrame", say: "Callable[[str], None]"
 ) -> LakeTables:
-    """What registers batches of these rows; ValueError if the folder, a table or a catalog is not what they need.
+    """Open the tables that register batches of these rows. Raises ValueError if the folder, a table or a catalog does
+    not fit.
 
     `say` gets a line for each table whose columns changed.
     """
@@ -32,7 +33,7 @@ def opened_tables(
         from pyspark_ternmq.pipelines.lake.tables.delta import DeltaTables
 
         delta = DeltaTables(root, table_schema(rows), options.storage_options)
-        _say_all(delta.evolve_tables(), say)
+        _print_all(delta.evolve_tables(), say)
         return delta
     if options.format == "iceberg":
         from pyspark_ternmq.pipelines.lake.tables.iceberg import IcebergTables
@@ -45,12 +46,12 @@ def opened_tables(
             options=options.catalog_options,
             namespace=options.namespace,
         )
-        _say_all(iceberg.evolve_tables(), say)
+        _print_all(iceberg.evolve_tables(), say)
         return iceberg
     return PlainFiles()
 
 
-def _say_all(changes: "Iterable[str]", say: "Callable[[str], None]") -> None:
+def _print_all(changes: "Iterable[str]", say: "Callable[[str], None]") -> None:
     for change in changes:
         say(change)
 

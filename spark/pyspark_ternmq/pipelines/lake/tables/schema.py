@@ -16,7 +16,7 @@ _TYPES = {"topic": pa.string(), "date": pa.date32(), "hour": pa.int32()}
 
 
 def table_schema(rows: "DataFrame") -> pa.Schema:
-    """As Arrow has it. Everything may be null, a column that a run does not make and a field that comes later."""
+    """Return the table's schema in Arrow. All is nullable: columns that a run lacks, and fields that come later."""
     kept = StructType([field for field in rows.schema if field.name not in {*PARTITION, TAKEN}])
     fields = to_arrow_schema(kept, timezone="UTC")
     return make_nullable(pa.schema([*fields, *(pa.field(name, kind) for name, kind in _TYPES.items())]))
