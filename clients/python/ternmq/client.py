@@ -137,7 +137,7 @@ class Client:
     ) -> None:
         await self.close()
 
-    # What the kinds of clients override.
+    # Methods that the kinds of clients override.
 
     def _create_settings(self) -> pb.Settings:
         """Create the settings for the servers; subclasses add what they publish or subscribe to."""
@@ -178,7 +178,7 @@ class Client:
     async def _finish_work(self) -> None:
         """Let work in flight end, within a limited time."""
 
-    # What the kinds of clients use.
+    # Methods that the kinds of clients use.
 
     def _check_process(self) -> None:
         if self._forks != fork_count():

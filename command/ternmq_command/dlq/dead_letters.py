@@ -21,7 +21,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterSelection:
-    """Which letters are selected.
+    """A selection of dead letters.
 
     `since` and `until`, which is exclusive, are store times; they can be combined with `key` only.
     """

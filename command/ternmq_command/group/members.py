@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ternmq_command.terminal.output import Record
 
 DETAILS = ("protocol", "language", "version", "address", "since", "proxy")
-"""What the server may not know of a member, or not tell."""
+"""Fields of a member that the server may not know, or may hide."""
 
 
 def member_record(member: "GroupMember") -> dict[str, object]:

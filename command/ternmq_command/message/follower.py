@@ -44,7 +44,7 @@ AT_ONCE = timedelta(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPosition:
-    """Where following begins, and in which queues; by default with the next message.
+    """The start of following, and its queues; by default with the next message.
 
     `queue_offset` is an offset of the queue `queue_id`; if retention removed its message, the next one kept comes
     first.

@@ -134,7 +134,7 @@ def command(
     with converting_errors(endpoint):
         ahead = timedelta(0) if delay is None else _clock_advance(endpoint)
 
-        delivery = _delivery_function(endpoint, topic, is_said=delay is not None or delay_level is not None)
+        delivery = _delivery_function(endpoint, topic, has_delay=delay is not None or delay_level is not None)
 
         def message_with(content: LineContent) -> Message:
             return Message(
@@ -176,17 +176,17 @@ def command(
                     echo(line)
 
 
-def _delivery_function(endpoint: str, topic: str, *, is_said: bool) -> "Callable[[LineContent], datetime | None]":
+def _delivery_function(endpoint: str, topic: str, *, has_delay: bool) -> "Callable[[LineContent], datetime | None]":
     """Return a function that returns a line's own time of delivery.
 
-    It returns None if an option says it for all lines (`is_said`), or if the topic is of another type.
+    It returns None if an option sets a delay for all lines (`has_delay`), or if the topic is of another type.
     """
     from ternmq_command.message.topic_types import accepts_timed_messages
 
     is_timed = functools.cache(lambda: accepts_timed_messages(endpoint, topic))
 
     def find_delivery(content: "LineContent") -> datetime | None:
-        return None if is_said or content.delivery is None or not is_timed() else content.delivery
+        return None if has_delay or content.delivery is None or not is_timed() else content.delivery
 
     return find_delivery
 

@@ -53,8 +53,8 @@ class Pauses:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of messages. `lost` were removed at the source before they were copied; `looped` are of the target
-    itself; `changed` lost control characters; `refused` were left out on demand."""
+    """Counts of messages by outcome. `lost` were removed at the source before they were copied; `looped` are of the
+    target itself; `changed` lost control characters; `refused` were left out on demand."""
 
     copied: int = 0
     looped: int = 0
@@ -66,7 +66,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Shared:
-    """What all copiers have in common. `left_groups` have no members at the source any more."""
+    """The state that all copiers share. `left_groups` have no members at the source any more."""
 
     source: "Source"
     target: "Target"

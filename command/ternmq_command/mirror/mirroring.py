@@ -28,8 +28,8 @@ REFRESH_S, CHECKPOINT_S, END_S = 10.0, 5.0, 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What to copy: patterns of topics and groups, none of a kind: all. `target` is the address of the target;
-    `sync_groups`: groups are moved, too, every `sync_s` seconds."""
+    """The task of a mirror: patterns of topics and groups to copy, all without a pattern of the kind. `target` is the
+    address of the target; `sync_groups`: groups are moved, too, every `sync_s` seconds."""
 
     topics: Sequence[str]
     groups: Sequence[str]

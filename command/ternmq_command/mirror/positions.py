@@ -1,4 +1,4 @@
-"""Which message of the source is where in the target: what was copied, and where a consumer group may begin; pure.
+"""Maps messages of the source to their copies in the target, and finds where a consumer group may begin; pure.
 
 Run          messages that follow each other in a queue of the source and in a queue of the target.
 Gap          messages between runs in the target: those of its own producers, and copies that are no longer known.
@@ -105,8 +105,8 @@ class TargetQueue:
 
 
 class Position(NamedTuple):
-    """Where a queue of the source is: the next offset to copy, when the message before it was stored there, and the
-    queue of the target that has its messages."""
+    """The position in a queue of the source: the next offset to copy, when the message before it was stored there, and
+    the queue of the target that has its messages."""
 
     next_offset: int
     stored_ms: int
@@ -115,7 +115,7 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class TopicPositions:
-    """Those of one topic of the target. `doubles` are messages found in it twice."""
+    """The positions of one topic of the target. `doubles` are messages found in it twice."""
 
     queues: dict[Queue, TargetQueue] = field(default_factory=dict)
     sources: dict[Queue, Position] = field(default_factory=dict)

@@ -26,7 +26,7 @@ _NOTES_KEPT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorCall:
-    """What the command line says."""
+    """The arguments of the command line."""
 
     name_servers: list[str]
     source_access: RemotingAccess

@@ -68,7 +68,7 @@ class Source:
         return sorted(self._masters)
 
     async def refresh(self) -> None:
-        """Read which brokers, queues and groups there are. What a broker had that does not answer stays known.
+        """Read the brokers, queues and groups. Those of a broker that does not answer stay known.
 
         RemotingUnreachable if no name server or no broker answers; RemotingRefused.
         """

@@ -36,7 +36,7 @@ DEFAULT_TRIGGER = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Where and how the Spark session runs; `is_verbose` shows whole traces of errors."""
+    """The options of the Spark session; `is_verbose` shows whole traces of errors."""
 
     master: str | None
     config: Mapping[str, str]

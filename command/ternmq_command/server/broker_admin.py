@@ -61,8 +61,8 @@ def _table_row(record: dict[str, object]) -> dict[str, object]:
 def drain(name: str, wait: bool, endpoint: str, as_json: bool) -> None:
     """Drain broker NAME: it delivers what it has but stores no new messages; and show what remains.
 
-    What remains are messages that some group has not finished, timed messages, and transactions. With --wait the
-    command ends when there are none, so that the broker can be stopped and removed. What remains is printed again
+    The remaining work is messages that some group has not finished, timed messages, and transactions. With --wait the
+    command ends when there are none, so that the broker can be stopped and removed. The remaining work is printed again
     whenever it changes.
 
     \b

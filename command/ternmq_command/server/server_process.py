@@ -1,4 +1,5 @@
-"""What the commands of server processes share: failures as one line that says what to do, and their subcommands."""
+"""Code that the commands of server processes share: failures as one line that says what to do, and their
+subcommands."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

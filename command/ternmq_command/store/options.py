@@ -1,4 +1,4 @@
-"""What the commands that read a store's files share: the folder, a progress bar, and failures as one line."""
+"""Code shared by commands that read a store's files: the folder, a progress bar, and failures as one line."""
 
 import logging
 import sys

@@ -32,12 +32,12 @@ def command(backup: Path, data_dir: Path, as_json: bool) -> None:
 
         with progress_bar("restoring") as progress:
             manifest = restore_backup(backup, data_dir, progress)
-    made = iso_datetime(datetime.fromtimestamp(manifest.made_ms / 1000, UTC))
+    created = iso_datetime(datetime.fromtimestamp(manifest.made_ms / 1000, UTC))
     if as_json:
         print_json(
             {
                 "data_dir": str(data_dir),
-                "made": made,
+                "made": created,
                 "files": len(manifest.files),
                 "bytes": manifest.size_bytes,
                 "log_start": manifest.log_start,
@@ -47,7 +47,7 @@ def command(backup: Path, data_dir: Path, as_json: bool) -> None:
         return
     files, size = format_count(len(manifest.files), "file"), format_size(manifest.size_bytes)
     age = format_age(max(0, time.time() - manifest.made_ms / 1000))
-    echo(f"restored {data_dir}: {files}, {size}, as it was at {made}, {age} ago")
+    echo(f"restored {data_dir}: {files}, {size}, as it was at {created}, {age} ago")
     echo("messages that were acknowledged since then may be delivered again", err=True)
     if "store-id" in manifest.files:
         echo(

@@ -49,7 +49,7 @@ class CertificateAuthority:
     def issue_certificate(self, name: str, hosts: Sequence[str], *usages: x509.ObjectIdentifier) -> IssuedCertificate:
         """Issue a certificate for that name and these hosts: names or addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
-        made = (
+        builder = (
             _start_builder(_common_name(name), key, self._days)
             .issuer_name(self._name)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -57,10 +57,10 @@ class CertificateAuthority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if hosts:
-            made = made.add_extension(
+            builder = builder.add_extension(
                 x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
             )
-        certificate = made.sign(self._key, hashes.SHA256())
+        certificate = builder.sign(self._key, hashes.SHA256())
         return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
 
 

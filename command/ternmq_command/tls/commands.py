@@ -65,8 +65,8 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_j
     for host in hosts:
         if not _HOST.fullmatch(host):
             raise WrongUsage(f"--host {host!r} is no name and no address")
-    made = _create_certificates([*_LOCAL, *hosts], days)
-    names = [name for base in made for name in (f"{base}.pem", f"{base}.key")]
+    certificates = _create_certificates([*_LOCAL, *hosts], days)
+    names = [name for base in certificates for name in (f"{base}.pem", f"{base}.key")]
     there = [name for name in names if (directory / name).exists()]
     if there and not force:
         raise CommandFailure(
@@ -74,7 +74,7 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], days: int, force: bool, as_j
         )
     try:
         create_folder(directory)
-        for base, issued in made.items():
+        for base, issued in certificates.items():
             _replace_file(directory / f"{base}.key", issued.key)
             _replace_file(directory / f"{base}.pem", issued.cert)
     except OSError as error:

@@ -75,8 +75,8 @@ def create(name: str, is_super: bool, secret_stdin: bool, endpoint: str, as_json
     from ternmq_command.calls.admin import send_call
 
     secret = _read_secret(secret_stdin)
-    made = send_call(endpoint, users.create_user(name, secret, is_super=is_super))
-    print_secret(made, f"{'super user' if is_super else 'user'} {name} created", as_json=as_json)
+    answer = send_call(endpoint, users.create_user(name, secret, is_super=is_super))
+    print_secret(answer, f"{'super user' if is_super else 'user'} {name} created", as_json=as_json)
 
 
 @command.command()
@@ -206,8 +206,8 @@ def rotate(name: str, secret_stdin: bool, overlap: timedelta, endpoint: str, as_
     from ternmq_command.calls.admin import send_call
 
     secret = _read_secret(secret_stdin)
-    made = send_call(endpoint, users.rotate_secret(name, secret, overlap=overlap))
-    print_secret(made, f"user {name} has a new secret", as_json=as_json)
+    answer = send_call(endpoint, users.rotate_secret(name, secret, overlap=overlap))
+    print_secret(answer, f"user {name} has a new secret", as_json=as_json)
 
 
 @command.command(name="generate-key")

@@ -52,12 +52,12 @@ def print_user(user: "User", sentence: str, *, as_json: bool) -> None:
         echo(sentence)
 
 
-def print_secret(made: "UserSecret", sentence: str, *, as_json: bool) -> None:
+def print_secret(answer: "UserSecret", sentence: str, *, as_json: bool) -> None:
     """Print what was done, and the secret if the server created one."""
     if as_json:
-        shown = {"secret": made.secret} if made.secret else {}
-        print_json({**user_record(made.user), **shown})
+        shown = {"secret": answer.secret} if answer.secret else {}
+        print_json({**user_record(answer.user), **shown})
         return
     echo(sentence)
-    if made.secret:
-        echo(f"its secret, which is not shown again: {made.secret}")
+    if answer.secret:
+        echo(f"its secret, which is not shown again: {answer.secret}")

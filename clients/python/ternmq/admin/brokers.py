@@ -16,7 +16,7 @@ _MS = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What a broker reports every few seconds: messages a second, counts, and a share from 0 to 1.
+    """The load that a broker reports every few seconds: messages a second, counts, and a share from 0 to 1.
 
     `messages` are in its queues, `unfinished` counts those that groups have to finish, for each group, and `timers`
     wait for their time; None while it has not counted them. `clock_skew`: by how many seconds its clock is ahead of the
@@ -106,7 +106,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRemaining:
-    """What would be lost with a broker: backlogs, pending timers, open transactions."""
+    """The work that would be lost with a broker: backlogs, pending timers, open transactions."""
 
     backlogs: tuple[Backlog, ...]
     timers: int

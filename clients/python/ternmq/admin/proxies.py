@@ -13,7 +13,7 @@ _CLIENTS_PAGE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyLoad:
-    """What a proxy reports every few seconds.
+    """The load that a proxy reports every few seconds.
 
     `clients` counts those with a stream. `calls` is the recent rate a second, `call_p99_ms` the duration below which 99
     of 100 of them were; None before it has counted them, or if there were none. `problem` is what is wrong, "" if
@@ -59,7 +59,7 @@ class ConnectedClient:
     """A client that is connected to the `process` of the server `proxy`, which heard of it first at `since`.
 
     `protocol` is `grpc` or `remoting`; a client by remoting is listed once for each of its groups. `topics` are the
-    first of `topic_count`. What the client did not tell is "".
+    first of `topic_count`. Values that the client did not report are "".
     """
 
     client_id: str

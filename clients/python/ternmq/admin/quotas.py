@@ -63,7 +63,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaUse:
-    """What one name uses of the quota `quota` at all proxies that know it together: the recent `rate` a second for each
+    """The use of quota `quota` by one name, at all proxies that know it together: the recent `rate` a second for each
     limit, of the `share` that is theirs now. `refused` counts since they know the name."""
 
     kind: str

@@ -22,7 +22,7 @@ class TopicSettings(TypedDict, total=False):
     unchanged for an existing one."""
 
     permission: Permission | None
-    """What clients may do with it."""
+    """The permission of clients."""
 
     replication: Replication | None
     """When sends to brokers with replicas are answered: when all in-sync replicas have the message, or the leader has

@@ -16,7 +16,7 @@ RESEAL_TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What a user may do, or with `deny` may not; deny wins. `resource` is `Topic:orders`, `Group:billing-*`,
+    """A policy: what a user may do, or with `deny` may not; deny wins. `resource` is `Topic:orders`, `Group:billing-*`,
     `Cluster:users` or `*`; `actions` are `Pub,Sub` or `All`; `sources` are ranges of addresses (`10.0.0.0/8`), empty
     for any address."""
 

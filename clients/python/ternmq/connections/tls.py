@@ -29,7 +29,7 @@ Pem: TypeAlias = str | os.PathLike[str] | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """Which servers to trust, and the client's own certificate.
+    """The options of TLS: trusted servers, and the client's own certificate.
 
     ca            the authorities to trust; those of the system by default
     client_cert   the client's own certificate, with its chain, for servers that require one

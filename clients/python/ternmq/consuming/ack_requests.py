@@ -15,7 +15,7 @@ RefusedAck = tuple[MessageView, ClientError]
 
 
 class AckKey(NamedTuple):
-    """What messages must have in common to be acknowledged in one request."""
+    """The values that messages share if one request can acknowledge them."""
 
     endpoints: Endpoints
     topic: str

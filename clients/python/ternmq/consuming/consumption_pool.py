@@ -141,14 +141,14 @@ class ConsumptionPool:
             self.unstarted += self._remove_messages(lane, but=1)
         self._update_events()
 
-    async def wait_finished(self, timeout_s: float, tell_late: Callable[[int], None]) -> None:
+    async def wait_finished(self, timeout_s: float, on_late: Callable[[int], None]) -> None:
         """Wait for the running work for at most `timeout_s`, then cancel it: its messages are delivered again.
-        `tell_late` is called with their number first."""
+        `on_late` is called with their number first."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
         except TimeoutError:
-            tell_late(self.messages)
+            on_late(self.messages)
         for worker in self._workers:
             worker.cancel()
         # Work that ignores its cancellation is abandoned.

@@ -1,8 +1,9 @@
 """Gives messages back to the server: others get them at once, in order, and the delivery does not count as an attempt.
 
 Repeated    giving back twice does no harm: the second time the receipt handle is invalid
-Bounds      a limited number of calls at a time, and a limited time. What was not given back is delivered again after
-            its invisible duration, or after the termination of a client whose messages the server keeps hidden
+Bounds      a limited number of calls at a time, and a limited time. Messages that were not given back are delivered
+            again after its invisible duration, or after the termination of a client whose messages the server keeps
+            hidden
 """
 
 import asyncio

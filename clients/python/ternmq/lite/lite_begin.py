@@ -1,4 +1,4 @@
-"""Where a group begins in a lite topic when one of its clients subscribes to it."""
+"""The place where a group begins in a lite topic when one of its clients subscribes to it."""
 
 from dataclasses import dataclass
 from datetime import datetime

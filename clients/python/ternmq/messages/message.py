@@ -197,8 +197,8 @@ def check_lite_topic(name: str, bytes_max: int = LITE_TOPIC_BYTES_MAX) -> None:
 def _convert_body(body: object) -> bytes:
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
-    what_to_do = ": write body.encode()" if isinstance(body, str) else ""
-    raise TypeError(f"the body of a message is bytes, not {type(body).__name__}{what_to_do}")
+    advice = ": write body.encode()" if isinstance(body, str) else ""
+    raise TypeError(f"the body of a message is bytes, not {type(body).__name__}{advice}")
 
 
 def _is_illegal(text: str) -> bool:

@@ -47,9 +47,9 @@ class Inbox:
         if not isinstance(session, Session):
             raise TypeError("first_time takes a Session; for an AsyncSession write: await inbox.first_time_async(...)")
         row = {"consumer_group": group, "message_id": view.message_id, "seen_ms": now_ms()}
-        unless_there = self._insert_if_missing(session.get_bind().dialect.name)
-        if unless_there is not None:
-            return session.scalar(unless_there.values(row)) is not None
+        insert_if_missing = self._insert_if_missing(session.get_bind().dialect.name)
+        if insert_if_missing is not None:
+            return session.scalar(insert_if_missing.values(row)) is not None
         try:
             with session.begin_nested():
                 session.execute(insert(self.table).values(row))

@@ -1,4 +1,4 @@
-"""What a relay does with rows: takes those that may be sent now, and writes down the results.
+"""The rows of an outbox for a relay: takes those that may be sent now, and writes the results.
 
 Plain functions on a connection, for both kinds of engines. With `lock` the rows are held until the transaction ends,
 and other relays skip them.

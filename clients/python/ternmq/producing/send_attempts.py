@@ -1,7 +1,7 @@
 """Sends one SendMessage request, and repeats it until its messages are stored, refused for good, or given up.
 
 Queues      each attempt goes to another queue, of another broker first; messages of a message group or a lite topic
-            stay on their one queue. What was stored isn't sent again; ids and delivery times stay the same
+            stay on their one queue. Stored messages are not sent again; ids and delivery times stay the same
 Order       gRPC keeps it on a connection only: what waits for one is sent in any order. So of a message group one send
             at a time is in flight until there is a connection (`group_order`)
 Time        a send has `delivery_timeout` for everything: no attempt lasts longer, and no pause exceeds it

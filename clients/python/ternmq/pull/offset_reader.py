@@ -61,7 +61,7 @@ _LIST_TOPICS = RpcMethod("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.Li
 _DESCRIBE_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
 _DESCRIBE_GROUP = RpcMethod("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
 _STATUSES: dict[int | None, grpc.StatusCode] = {status.value[0]: status for status in grpc.StatusCode}
-# What a response of a pull begins with that has a message: PullMessageResponse.message = 2.
+# The first byte of a pull's response with a message: PullMessageResponse.message = 2.
 _MESSAGE_TAG = b"\x12"
 _IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 

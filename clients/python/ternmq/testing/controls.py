@@ -1,4 +1,4 @@
-"""What a test can do with a broker besides sending and receiving: create topics and groups, and move time.
+"""Controls of a broker for tests: creates topics and groups, and moves time.
 
 The module works for every way to run a broker: it calls the admin service at the broker's endpoint.
 """
@@ -58,7 +58,7 @@ class Controls(ABC):
         return name
 
     def create_group(self, name: str, **settings: Unpack[groups.GroupSettings]) -> str:
-        """Create a consumer group; return its name. What is left out is the server's default."""
+        """Create a consumer group; return its name. Omitted settings have the server's default."""
         self._send_call(groups.create_group(name, settings))
         return name
 

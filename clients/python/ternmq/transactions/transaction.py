@@ -38,7 +38,7 @@ class TransactionResolution(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HalfMessage:
-    """What is needed to end a transaction; `endpoints` is the server that knows it."""
+    """The data needed to end a transaction; `endpoints` is the server that knows it."""
 
     topic: pb.Resource
     message_id: str

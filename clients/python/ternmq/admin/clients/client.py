@@ -114,7 +114,7 @@ class Admin:
     ) -> bool:
         """Create a topic; False if it exists with the same settings, `BadRequest` if with others.
 
-        `queues` is how many message queues it has on each of its brokers. What is left out is the server's default; a
+        `queues` is how many message queues it has on each of its brokers. Omitted settings have the server's default; a
         topic is on all brokers of a cluster unless some are named.
         """
         return await self._send_call(topics.create_topic(name, type, queues, brokers=brokers, **settings))
@@ -211,7 +211,7 @@ class Admin:
         """Finish one message for a group: a FIFO group stops at one that can't be read, and continues then."""
         return await self._send_call(groups.skip_message(group, topic, queue_id, queue_offset, broker=broker))
 
-    # What is stored.
+    # Stored messages.
 
     async def find_messages(self, topic: str, key: str, *, limit: int = messages.FOUND_MAX) -> list[MessageView]:
         """Find messages of a topic by key or message id, the newest first; also in `%RETRY%group` and `%DLQ%group`."""
@@ -256,7 +256,7 @@ class Admin:
         """Deliver dead letters of a group again, named by their offsets in `%DLQ%group` on one broker.
 
         They go to this group alone, with all their attempts. Those of a FIFO group, and all with `to_topic`, are sent
-        to a topic instead, for all of its groups. What is resent twice is delivered twice.
+        to a topic instead, for all of its groups. A letter that is resent twice is delivered twice.
         """
         return await self._send_call(
             messages.resend_dead_letters(group, queue_offsets, broker=broker, to_topic=to_topic)

@@ -1,1 +1,1 @@
-"""What all admin calls share: their form, the checks of their arguments, and their words."""
+"""Code that all admin calls share: their form, the checks of their arguments, and their words."""
