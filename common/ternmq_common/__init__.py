@@ -1,1 +1,1 @@
-"""What several components share: messages, handles, errors, limits, settings. Pure: no files, no network."""
+"""Code that several components share: messages, handles, errors, limits, settings. Pure: no files, no network."""

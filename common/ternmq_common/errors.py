@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What became of a request: a status code of the protocol."""
+    """A status code of the protocol, the outcome of a request."""
 
     CODE_UNSPECIFIED = 0
     OK = 20000

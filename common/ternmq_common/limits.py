@@ -56,7 +56,7 @@ _FIELDS_MIN = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
-    """What one request may hold: `entries_max` messages, receipt handles or the like.
+    """The limits of one request: `entries_max` messages, receipt handles or the like.
 
     `inflated_bytes_max` is for all its compressed bodies together.
     """

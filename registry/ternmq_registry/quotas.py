@@ -30,7 +30,7 @@ Demand = dict[str, dict[str, float]]
 
 
 class QuotaUse(TypedDict):
-    """What one proxy uses of a quota.
+    """The use of a quota at one proxy.
 
     Recent rates per second, its share of each limit, its refusals since it knows the name, and connections at this
     moment.
@@ -89,7 +89,7 @@ class QuotaTable:
         return {name: cast("Demand", json.loads(text)) for name, text in rows}
 
     def uses_elsewhere(self, proxy: str) -> list[Uses]:
-        """What all other live proxies reported last to use."""
+        """Return the last reported use at all other live proxies."""
         others = (PROXIES.c.name != proxy, PROXIES.c.lease_end_ms >= DATABASE_NOW_MS, PROXIES.c.uses.is_not(None))
         with self._database.read_transaction() as connection:
             texts = connection.execute(select(PROXIES.c.uses).where(*others)).scalars().all()

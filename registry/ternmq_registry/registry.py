@@ -87,7 +87,7 @@ class Registry(
     def prepare_postgres(
         cls, url: str, secret_encryption: "SecretEncryption | None" = None, *, password_file: "Path | None" = None
     ) -> Self:
-        """As `open_postgres`, without a connection: call `check_schema` before anything else."""
+        """Create a registry like `open_postgres`, without a connection: call `check_schema` before anything else."""
         registry = cls(create_postgres_engine(url, password_file), secret_encryption)
         registry._is_unchecked = True
         return registry

@@ -57,7 +57,8 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """What a user may do or, unless it `allows`, may not; from these ranges of addresses, or from anywhere."""
+    """A policy: actions that a user may do or, unless it `allows`, may not; from these ranges of addresses, or from
+    anywhere."""
 
     resource: AccessResource
     actions: "AccessAction"

@@ -1,1 +1,1 @@
-"""What the registry has of topics, groups, brokers and quotas, as values that processes share."""
+"""Topics, groups, brokers and quotas of the registry, as values that processes share."""

@@ -1,4 +1,4 @@
-"""What all processes of a cluster know of each other from the registry."""
+"""The processes of a cluster as the registry describes them to each other."""
 
 import enum
 from dataclasses import dataclass, field
@@ -212,7 +212,7 @@ class GroupBacklog:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedWork:
-    """What would be lost with a broker: backlogs of groups, timed messages, and open transactions."""
+    """The work that would be lost with a broker: backlogs of groups, timed messages, and open transactions."""
 
     backlogs: list[GroupBacklog]
     timers: int

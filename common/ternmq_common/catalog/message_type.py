@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class MessageType(IntEnum):
-    """What a message asks of its queue: nothing, order, a delay, a transaction, a lite topic, or a priority.
+    """The type of a message, by its needs: nothing, order, a delay, a transaction, a lite topic, or a priority.
 
     A topic accepts one type, or all of them.
     """

@@ -1,1 +1,1 @@
-"""What server processes share: private files, log levels, masked logs, peers."""
+"""Code that server processes share: private files, log levels, masked logs, peers."""

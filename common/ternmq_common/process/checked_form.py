@@ -32,7 +32,7 @@ def encode_file(what: str, version: int, content: object) -> bytes:
 
 
 def encode_file_body(what: str, version: int, body: bytes) -> bytes:
-    """As `encode_file`, for content that is JSON already."""
+    """Encode a file like `encode_file`, from content that is JSON already."""
     return b"%s %08x\n%s" % (_encode_head(what, version), crc32(body, crc32(_encode_head(what, version))), body)
 
 

@@ -7,7 +7,7 @@ of others.
 
 
 def turn_of_lower(turn: int, factor: int) -> int | None:
-    """Which receive that begins with a lower priority `turn` is, counted from 0; None if it begins with the highest.
+    """Return the number of `turn` among receives that begin with a lower priority, from 0; None if it is none of these.
 
     Of 100 receives `factor` begin with the highest priority. The others are spread evenly, the first one as late as
     can be.

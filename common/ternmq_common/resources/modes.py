@@ -1,10 +1,10 @@
-"""What clients may do with queues, and when sends are answered: settings of topics, brokers and shards."""
+"""Modes that are settings of topics, brokers and shards: permissions of queues, and when sends are answered."""
 
 import enum
 
 
 class QueuePermission(enum.StrEnum):
-    """What clients may do with the queues of a topic, or of a broker."""
+    """The permission of clients for the queues of a topic, or of a broker."""
 
     READ_WRITE = "read-write"
     READ = "read"

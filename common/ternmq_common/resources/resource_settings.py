@@ -193,7 +193,7 @@ class Text(SettingKind):
 
 
 class Beginning(SettingKind):
-    """Where a group begins: a word of `BEGINNINGS`, or a time, which is stored as milliseconds since the epoch."""
+    """The start of a group: a word of `BEGINNINGS`, or a time, which is stored as milliseconds since the epoch."""
 
     def read_stored(self, message: Message, name: str) -> str:
         text = str(getattr(message, name))

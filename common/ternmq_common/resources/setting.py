@@ -1,5 +1,5 @@
-"""One setting of a process, described once: its name, type, unit, default, range and meaning. What reads and prints it
-is derived from that: the file's keys, variables, options and their help, `ternmq config`, and the reference.
+"""One setting of a process, described once: its name, type, unit, default, range and meaning. All code that reads and
+prints it is derived from that: the file's keys, variables, options and their help, `ternmq config`, and the reference.
 
 A settings class is a frozen, keyword-only dataclass whose fields are declared by `setting`; a plain field is a setting
 without a range and a meaning. Types: int, float, bool, str, Path, enums, and each of them `| None` with None as
@@ -81,7 +81,7 @@ class Setting:
     """The type of its values other than None."""
     default: object
     meaning: str = ""
-    """What it decides, with what special values mean; for help texts and the reference."""
+    """Its meaning, and that of special values; for help texts and the reference."""
     within: tuple[int, int] | None = None
     """The least and the greatest number that is allowed."""
     flag: bool | str = False

@@ -25,7 +25,7 @@ _PLAIN_TOO = _ProtectionGap(f"plain text is accepted, {_OVERHEARD}", "--grpc-tls
 
 
 def find_exposure(settings: "FrontSettings") -> str | None:
-    """What other machines can use or read without protection, for a warning; None if nothing.
+    """Return a warning with what other machines can use or read without protection; None if nothing.
 
     StartupError unless the settings permit it (`insecure`).
     """

@@ -1,4 +1,4 @@
-"""What a 4.x message has and the stored form has no field for, hidden in a field that no client knows.
+"""Values of a 4.x message without a field in the stored form, hidden in a field that no client knows.
 
 It is the field `_NUMBER` of `SystemProperties`, behind all others:
 
@@ -20,7 +20,7 @@ from ternmq_protos.v2.definition_pb2 import SystemProperties
 _NUMBER: Final = 2104
 _LENGTH_DELIMITED: Final = 2
 HIDDEN_TAG: Final = encode_varint(_NUMBER << 3 | _LENGTH_DELIMITED)
-"""What begins the field, and may be elsewhere too."""
+"""The start of the field, which other fields may have too."""
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct(">Biii")
 

@@ -1,4 +1,4 @@
-"""Where a message came from that `ternmq mirror` copied: a property of the message, `TERNMQ_MIRROR`.
+"""The origin of a message that `ternmq mirror` copied: its property `TERNMQ_MIRROR`.
 
 Form   stored / born / host / queue id / offset / broker / topic / clusters
        Times are in milliseconds since the epoch, all of the source; `host` is where the message was born. Clusters are

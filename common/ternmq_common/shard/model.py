@@ -59,7 +59,7 @@ class Topic(TopicSettings):
 
     @property
     def identity(self) -> str:
-        """What tells it from any other topic, above all from an earlier or later one of its name.
+        """Its identity, which differs from that of any other topic, also of an earlier or later one of its name.
 
         Its parts never change and are never used again: versions of the registry grow with each change and with the
         time.
@@ -109,7 +109,7 @@ class NewMessage(Struct, frozen=True, array_like=True, gc=False):
 
 
 class AppendedMessage(Struct, frozen=True, array_like=True, gc=False):
-    """Where a message was stored: a timed or half message by its log offset, others by their queue offset.
+    """The place of a stored message: a timed or half message by its log offset, others by their queue offset.
 
     `broker` is set where it may be another one than that of the requested queue. `log_offset` is -1 if the broker does
     not report it.
@@ -165,7 +165,7 @@ class HalfMessage(Struct, frozen=True, array_like=True, gc=False):
 
 
 class TransactionResolution(enum.Enum):
-    """What a producer, or an operator, decides about a transaction."""
+    """The decision of a producer, or an operator, about a transaction."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -266,7 +266,7 @@ class TopicSubscription(Struct, frozen=True, array_like=True, gc=False):
 
 
 class HeldTopic(NamedTuple):
-    """What a store has of a topic: the queues up to the last one that was used, and the messages that are left."""
+    """A topic in a store: the queues up to the last used one, and the remaining messages."""
 
     queues: int
     messages: int
@@ -380,7 +380,7 @@ class QueueContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicContent:
-    """What is known of a topic besides its offsets.
+    """Figures of a topic besides its offsets.
 
     The groups that have consumed of it or subscribe it, messages per second of late, and the number of its lite
     topics, with the number of messages in them.
@@ -481,7 +481,7 @@ class LiteAction(enum.Enum):
 
 
 class LiteOffset(enum.Enum):
-    """Where a group begins in a lite topic that a client of it adds.
+    """The start of a group in a lite topic that one of its clients adds.
 
     At its first message, behind its last, at an offset, so many messages before its end, or at the first message from
     a time on.
@@ -561,7 +561,7 @@ class PulledMessages:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Where a topic is: the names of the brokers that have it, each with `topic.queues` queues.
+    """The route of a topic: the names of the brokers that have it, each with `topic.queues` queues.
 
     `readable` are those that consumers are sent to, `writable` those that accept messages now. Message groups are
     spread over `ordered`, which also has brokers that are away for a moment: no message group must move then.

@@ -187,7 +187,7 @@ class QueueReading(Protocol):
         """The first offset stored at or after that time; the end of the queue if there is none."""
 
     def begin_pulling(self, group: str, queue: QueueRef) -> Awaitable[int | None]:
-        """Where a member of a group that keeps offsets goes on, None if the group was never there.
+        """Return where a member of a group that keeps offsets continues, None if the group never read the queue.
 
         What the group has in flight there as one that receives is given up, and comes again.
         """
@@ -256,7 +256,7 @@ class StorageInspecting(Protocol):
         """The message whose record begins at that offset of the broker's log; None if there is none in a queue."""
 
     def remaining(self, broker: str) -> Awaitable[UnfinishedWork]:
-        """What would be lost with that broker."""
+        """Return the work that would be lost with that broker."""
 
     def lite_clients(self, group: str, topic: str) -> Awaitable[list[str]]:
         """The ids of the lite group's clients that subscribe the lite topic whose queue has that topic."""

@@ -38,7 +38,7 @@ FORM: Final = 2
 T = TypeVar("T")
 _ARRAY = struct.Struct(">BI")
 _SHORT_MAX = 15
-# What msgspec raises for bytes that others wrote: text that is no UTF-8, and nesting deeper than Python's limit, too.
+# Errors of msgspec for bytes that others wrote: text that is no UTF-8, and nesting deeper than Python's limit, too.
 _UNREADABLE = (MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -197,7 +197,7 @@ VERSION = NoteType("version", int)
 PRESENCE: NoteType[list[PullingMember]] = NoteType("presence", list[PullingMember])
 """The members that pull through this proxy; replaces the former list."""
 PRESENCE_CHANGES = NoteType("presence_changes", MemberChanges)
-"""What has changed in that list, to brokers that say in their `WELCOME` that they read it."""
+"""The changes of that list, to brokers whose `WELCOME` accepts them."""
 CANCEL = NoteType("cancel", type(None))
 """The caller of the call of that number is gone."""
 CHECK_REPLY = NoteType("asked", bool)

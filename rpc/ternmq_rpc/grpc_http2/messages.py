@@ -1,4 +1,4 @@
-"""What gRPC adds to HTTP/2: messages with a length in front, and a status at the end.
+"""The layer of gRPC above HTTP/2: messages with a length in front, and a status at the end.
 
 Message   compressed u8 (always 0 here) | length u32 | body; big-endian. Messages and DATA frames are independent: a
           frame may hold several messages, a message may span frames.

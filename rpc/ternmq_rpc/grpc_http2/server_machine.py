@@ -27,7 +27,7 @@ _TIME_LIMIT_CODES: Final = {
 _BEGIN: Final = literal_block(((":status", "200"), ("content-type", "application/grpc")))
 _DONE: Final = literal_block((("grpc-status", "0"),))
 _NOT_GRPC: Final = literal_block(((":status", "415"),))
-# What a call earns: it may cost so many frames that ask for nothing.
+# The allowance of a call: so many frames without a request.
 _EARNED_BY_CALL: Final = 2
 _LINGERING_PER_STREAM: Final = 4
 # The first byte of a TLS handshake.

@@ -81,7 +81,7 @@ class ServedCall(MessageStream):
 
     @property
     def note(self) -> object:
-        """What the server's owner has noted about the connection, for the next call; None at first."""
+        """A note of the server's owner about the connection, for the next call; None at first."""
         return self._client.note
 
     @note.setter

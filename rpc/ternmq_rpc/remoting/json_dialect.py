@@ -14,7 +14,7 @@ from msgspec.json import Decoder, Encoder
 from ternmq_rpc.remoting.frames import RemotingError
 
 BODY_BYTES_MAX = 1024 * 1024
-"""What a body may have that is read as JSON; the names of 4096 queues take less."""
+"""The most bytes of a body that is read as JSON; the names of 4096 queues take less."""
 DIALECT_BYTES_MAX = 128 * 1024
 """What a body may have that is no ordinary JSON."""
 DEPTH_MAX = 32

@@ -16,7 +16,7 @@ _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _AnyHeader(Struct, gc=False):
-    """What a header may have; unknown fields are passed over."""
+    """The fields of a header; unknown ones are ignored."""
 
     code: _Int32
     opaque: _Int32 = 0
@@ -39,7 +39,7 @@ class _MixedHeader(_AnyHeader, gc=False):
 
 
 class _Written(Struct, gc=False, omit_defaults=True):
-    """Like `JsonHeader`, in the order in which Java writes the fields."""
+    """The fields of `JsonHeader`, in Java's order."""
 
     code: int
     extFields: Mapping[str, str]  # noqa: N815 - as the protocol names it

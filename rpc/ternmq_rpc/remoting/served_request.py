@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_rpc.remoting.connection import RemotingConnection
 
-# What a request takes beside its bytes: the command, its fields, a task that waits.
+# The memory of a request beside its bytes: the command, its fields, a task that waits.
 _OBJECTS_BYTES: Final = 3072
 
 

@@ -48,8 +48,8 @@ class ConnectionBudgets:
 
 
 class BudgetLedger:
-    """What all connections of a server hold together: `held_bytes` bytes of requests in progress, and `unread_bytes`
-    bytes of answers.
+    """The memory of all connections of a server together: `held_bytes` bytes of requests in progress, and
+    `unread_bytes` bytes of answers.
 
     `behind`: since when each connection has received bytes that were not processed, the one that fell behind first
     coming first."""

@@ -259,8 +259,8 @@ class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
                 self._walk = loop.call_later(pause_s, self._continue_walk, walk)
                 return
         self._limit_output()
-        goes_on = self.connections or self.openings
-        self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if goes_on else None
+        is_open = self.connections or self.openings
+        self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if is_open else None
 
     # --- what all connections hold together
 

@@ -31,7 +31,7 @@ class TimedConnection(Protocol[Request]):
 
     @property
     def unfinished_input(self) -> tuple[int, int] | None:
-        """What has begun to come and is not whole, as two numbers that change when more comes; None if nothing has."""
+        """The progress of an incomplete request, as two numbers that change when more comes; None without one."""
 
     @property
     def unread_bytes(self) -> int:

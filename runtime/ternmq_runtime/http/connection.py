@@ -38,8 +38,9 @@ _UNREAD = (h11.IDLE, h11.SEND_BODY, h11.ERROR)
 
 
 class HttpService(NamedTuple):
-    """What a server shares with its connections. `answer_request` gets method, path and caller; `create_refusal`
-    creates the answer to something that is not HTTP from a status and a text; `site` answers the paths that it owns."""
+    """The state that a server shares with its connections. `answer_request` gets method, path and caller;
+    `create_refusal` creates the answer to something that is not HTTP from a status and a text; `site` answers the paths
+    that it owns."""
 
     answer_request: "Callable[[str, str, HttpCaller], Awaitable[HttpAnswer]]"
     create_refusal: "Callable[[int, str], HttpAnswer]"
@@ -184,7 +185,7 @@ class HttpConnection:
         return await self._read_until(self._served.header_timeout_s)
 
     async def _read_body(self) -> bytes:
-        """As `_read_bytes`, for the body of a request that a site answers, which may be large."""
+        """Read like `_read_bytes`, the body of a request that a site answers, which may be large."""
         return await self._read_until(self._served.site_body_s)
 
     async def _read_until(self, whole_within_s: float) -> bytes:

@@ -122,7 +122,7 @@ class HttpFront(ListeningFront):
 
     async def _is_allowed(self, asker: "HttpCaller") -> bool:
         may_read = self._may_read
-        return may_read is None or await self._loop.call_there(lambda: may_read(asker), self._timing.patience_s)
+        return may_read is None or await self._loop.call_on_loop(lambda: may_read(asker), self._timing.patience_s)
 
     async def _answer_live(self) -> HttpAnswer:
         ago_s = await self._loop.turned_ago_s(self._timing.patience_s)
@@ -137,9 +137,9 @@ class HttpFront(ListeningFront):
         if path == "/metrics" and self._metrics is not None:
             return await self._answer_metrics(self._metrics)
         if path == "/health/started":
-            return self._health_answer("started", await self._loop.call_there(self._started, self._timing.patience_s))
+            return self._health_answer("started", await self._loop.call_on_loop(self._started, self._timing.patience_s))
         if path == "/health/ready":
-            problem, degraded, copy_age_s = await self._loop.call_there(
+            problem, degraded, copy_age_s = await self._loop.call_on_loop(
                 lambda: (self._ready(), self._degraded(), self._copy_age_s()), self._timing.patience_s
             )
             amiss: dict[str, str | int] = {} if degraded is None else {"degraded": degraded}
@@ -149,7 +149,7 @@ class HttpFront(ListeningFront):
         if path.startswith(INTERNAL_PATH):
             question, _, argument = path.removeprefix(INTERNAL_PATH).partition("/")
             if (answer := self._internal.get(question)) is not None:
-                content = await self._loop.run_there(lambda: answer(unquote(argument)), self._timing.patience_s)
+                content = await self._loop.run_on_loop(lambda: answer(unquote(argument)), self._timing.patience_s)
                 return HttpAnswer(200, "application/octet-stream", content)
         paths = ", ".join(PATHS if self._metrics is None else (*PATHS, "/metrics"))
         return json_answer(404, {"error": f"{path} is not here; there are {paths}"})
@@ -162,7 +162,7 @@ class HttpFront(ListeningFront):
 
     async def _answer_metrics(self, metrics: "Callable[[], Awaitable[bytes]]") -> HttpAnswer:
         try:
-            return HttpAnswer(200, METRICS_TYPE, await self._loop.run_there(metrics, self._timing.metrics_patience_s))
+            return HttpAnswer(200, METRICS_TYPE, await self._loop.run_on_loop(metrics, self._timing.metrics_patience_s))
         except LoopBusy:
             raise
         except Exception:  # noqa: BLE001 - the outermost of this request, and it logs

@@ -1,4 +1,4 @@
-"""What the HTTP fronts of one process and of several share: they listen, and end; subclasses answer the requests."""
+"""The base of the HTTP fronts of one process and of several: listens and stops; subclasses answer the requests."""
 
 import asyncio
 import json

@@ -16,7 +16,7 @@ OTHERS_MAX = 12
 
 
 class NoSlot(Exception):
-    """As many requests of that kind are being answered as allowed at once."""
+    """Too many requests of that kind are being answered at once."""
 
 
 class RequestSlots:

@@ -55,15 +55,15 @@ class WatchedLoop:
         with contextlib.suppress(LoopBusy):
             await self._run_on_loop(turn())
 
-    async def call_there(self, question: "Callable[[], T]", patience_s: float) -> T:
+    async def call_on_loop(self, question: "Callable[[], T]", patience_s: float) -> T:
         """Return the result of `question`, called on that loop; LoopBusy."""
 
         async def answered() -> T:
             return question()
 
-        return await self.run_there(answered, patience_s)
+        return await self.run_on_loop(answered, patience_s)
 
-    async def run_there(self, work: "Callable[[], Awaitable[T]]", patience_s: float) -> T:
+    async def run_on_loop(self, work: "Callable[[], Awaitable[T]]", patience_s: float) -> T:
         """Return the result of `work` on that loop, which is cancelled if it takes too long; LoopBusy."""
 
         async def done() -> T:

@@ -58,7 +58,7 @@ class NameCounts:
 
 @dataclass(frozen=True, slots=True)
 class TrafficFigures:
-    """What the connections of a front hold together, in bytes, how often each limit was exceeded, and whether sends may
+    """The memory of a front's connections together, in bytes, how often each limit was exceeded, and whether sends may
     be refused now because there are too many."""
 
     connections: int = 0
@@ -77,7 +77,7 @@ class CertificateFigures:
 
 
 class FrontFigures:
-    """What a front counts of its calls; codes are names of the protocol's codes. `traffic` is read from its server."""
+    """A front's counts of its calls; codes are names of the protocol's codes. `traffic` is read from its server."""
 
     def __init__(self, traffic: "Callable[[], TrafficFigures]" = TrafficFigures) -> None:
         self.traffic = traffic
@@ -122,7 +122,7 @@ def _histogram_of(durations: dict[tuple[str, str], DurationHistogram], method: s
 
 @dataclass(slots=True, kw_only=True)
 class MessageCounts:
-    """What a broker has counted of its messages since it was started, by topic."""
+    """A broker's counts of its messages since it was started, by topic."""
 
     sent: NameCounts = field(default_factory=NameCounts)
     delivered: NameCounts = field(default_factory=NameCounts)

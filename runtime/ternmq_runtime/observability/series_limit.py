@@ -28,7 +28,7 @@ class _CounterSeries:
         self._others: dict[str, int] = {}
         """The last reported value of each of the others."""
         self._left = 0
-        """What stays in `other` of names that are not among the others any more."""
+        """The values of forgotten names that stay in `other`."""
 
     def report_counts(self, counts: dict[str, int], most: int) -> dict[str, int]:
         """Return the counts to report, with at most `most` names of their own."""

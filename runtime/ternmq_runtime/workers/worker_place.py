@@ -1,4 +1,4 @@
-"""What a supervisor sends to a process that it starts: one line of JSON on standard input."""
+"""The message of a supervisor to a process that it starts: one line of JSON on standard input."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -29,7 +29,7 @@ _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 
 
 def system_properties(system: bytes, names: Collection[str]) -> dict[str, str]:
-    """Those of `names` that the message has; `system` is a serialized `SystemProperties`."""
+    """Return the properties in `names` that the message has; `system` is a serialized `SystemProperties`."""
     properties = definition_pb2.SystemProperties.FromString(system)
     return {name: text for name in names if (text := SYSTEM_PROPERTIES[name](properties))}
 

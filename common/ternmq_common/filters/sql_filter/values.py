@@ -84,5 +84,5 @@ def parse_double(text: str) -> Sortable:
 
 
 def sort_key(value: float) -> Sortable:
-    """What tuples compare as `Double.compare` compares doubles."""
+    """Return a key whose order is that of Java's `Double.compare`."""
     return (True, 0.0, 1.0) if math.isnan(value) else (False, value, math.copysign(1.0, value))

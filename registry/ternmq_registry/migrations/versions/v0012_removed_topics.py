@@ -1,4 +1,4 @@
-"""On which topics a broker was that was removed, for when it rejoins."""
+"""The topics of removed brokers, for when they rejoin."""
 
 import sqlalchemy as sa
 from alembic import op

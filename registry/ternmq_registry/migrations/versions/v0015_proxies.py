@@ -1,4 +1,4 @@
-"""What proxies tell of themselves, so that operators see each of a cluster."""
+"""Reports of proxies about themselves, so that operators see each of a cluster."""
 
 import sqlalchemy as sa
 from alembic import op
