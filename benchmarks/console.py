@@ -136,8 +136,8 @@ async def syncs(address: str) -> dict[float, int]:
 
 def slowest_ms(before: dict[float, int], after: dict[float, int]) -> float:
     """Return a bound that none of the syncs between the two has exceeded."""
-    made = {bound: after[bound] - before.get(bound, 0) for bound in after}
-    return min(bound for bound, count in made.items() if count == max(made.values()))
+    new_counts = {bound: after[bound] - before.get(bound, 0) for bound in after}
+    return min(bound for bound, count in new_counts.items() if count == max(new_counts.values()))
 
 
 async def round_of_sends(stack: Stack, seconds: float) -> str:

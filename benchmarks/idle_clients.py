@@ -195,7 +195,7 @@ class IdleClient(asyncio.Protocol):
             if kind == _SETTINGS:
                 self._table_update = table_update(payload)
         elif kind == _DATA and stream == _TELEMETRY_STREAM:
-            self._told(payload)
+            self._read_command(payload)
         elif kind == _RST_STREAM and stream in self._calls:
             self._ended(stream, well=False)
         elif kind == _HEADERS and flags & _END_STREAM:
@@ -203,7 +203,7 @@ class IdleClient(asyncio.Protocol):
         elif kind == _GOAWAY:
             self._transport.close()
 
-    def _told(self, payload: bytes) -> None:
+    def _read_command(self, payload: bytes) -> None:
         """Handle a command: the server's first one is the answer to the settings."""
         if self.ready.done():
             return

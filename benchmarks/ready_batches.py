@@ -52,11 +52,11 @@ class ReadyReader(DataSourceReader):
         return [InputPartition(queue) for queue in range(QUEUES)]
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        yield from made(self._rows // QUEUES, self._schema.json())
+        yield from build_batches(self._rows // QUEUES, self._schema.json())
 
 
 @cache
-def made(rows: int, schema: str) -> "tuple[RecordBatch, ...]":
+def build_batches(rows: int, schema: str) -> "tuple[RecordBatch, ...]":
     """Return the batches of one task, created once in a worker. All rows differ: Parquet stores repeated values only
     once."""
     columns = ColumnBuilder(StructType.fromJson(json.loads(schema)), "source", "broker-0/0")

@@ -164,10 +164,10 @@ def source(bench: Bench) -> Figures:
 def sink(bench: Bench) -> Figures:
     rows = int(SENT * bench.scale)
     bench.spark.dataSource.register(ReadyBatches)
-    made = bench.folder / "to-send"
+    source = bench.folder / "to-send"
     frame = bench.spark.read.format("ready").option("rows", rows).load()
-    frame.select("body", "tag", "keys", "properties").write.parquet(str(made))
-    stored = bench.spark.read.parquet(str(made))
+    frame.select("body", "tag", "keys", "properties").write.parquet(str(source))
+    stored = bench.spark.read.parquet(str(source))
     group = "concat('group-', cast(split(element_at(keys, 1), '-')[1] AS INT) % 100)"
     frames = {"normal": stored, "fifo": stored.selectExpr("*", f"{group} AS message_group")}
     figures: Figures = {}

@@ -20,7 +20,7 @@ from benchmarks.bench.field import FULL, QUICK, say
 from benchmarks.bench.load import missing_go
 from benchmarks.bench.processes import allow_many_files
 from benchmarks.bench.servers import APACHE, FLOOR, NATS, absent
-from benchmarks.bench.standing import cases as standing_cases
+from benchmarks.bench.standing import cases as idle_cases
 from benchmarks.bench.turns import Findings, measure
 from benchmarks.bench.works import LOADS
 from ternmq_common.event_loop import turn_end
@@ -35,7 +35,7 @@ PEERS = {"apache": APACHE, "nats": NATS, "floor": FLOOR}
 def main() -> None:
     arguments = parse()
     scale = chosen_scale(arguments)
-    cases = [case for case in (*LOADS, *standing_cases(scale)) if is_wanted(case, arguments)]
+    cases = [case for case in (*LOADS, *idle_cases(scale)) if is_wanted(case, arguments)]
     if arguments.list:
         for case in cases:
             print(f"{case.work:<14} {case.name}")

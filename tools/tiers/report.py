@@ -23,7 +23,8 @@ _FAILURES = re.compile(r"^=+ (FAILURES|ERRORS) =+$")
 
 @dataclass(frozen=True, slots=True)
 class MachineUse:
-    """What a run took: seconds, memory beside what was in use, and processor time of all that ran on the machine."""
+    """The resources of a run: seconds, memory beside what was in use, and processor time of all that ran on the
+    machine."""
 
     seconds: float
     memory_mib: int
@@ -67,7 +68,7 @@ def _not_run(result: Result) -> str:
 def left_out(tiers: Iterable[str]) -> str:
     """Return what a run of these tiers did not prove, and the command that proves it."""
     ran = set(tiers)
-    # What these two run is run by other tiers too, which then stand for them.
+    # Other tiers run the tests of these two, too, and then count for them.
     if {"compiled", "apart"} <= ran:
         ran |= {"unit", "system"}
     missing = [

@@ -24,7 +24,7 @@ CORES_FACTOR = 1.6
 
 @dataclass(slots=True)
 class Schedule:
-    """What has to run, in the order in which it is wanted; the caller says what it started and what ended."""
+    """The preparations and tiers to run, in the wanted order; the caller reports starts and ends."""
 
     tiers: Sequence[Tier]
     preparations: Sequence[str]

@@ -22,7 +22,7 @@ TYPED = (
     *("registry/ternmq_registry", "console/ternmq_console", "broker/ternmq_broker", "proxy/ternmq_proxy"),
     *("clients/python/ternmq", "command/ternmq_command", "spark/pyspark_ternmq", "tools", "tests", "benchmarks"),
 )
-# What has compiled modules. `compiled` runs most of these tests on a wheel, `apart` all others.
+# The packages with compiled modules. `compiled` runs most of these tests on a wheel, `apart` all others.
 ON_WHEEL = tuple(
     f"tests/unit/{part}" for part in ("common", "rpc", "runtime", "store", "broker", "proxy", "cluster", "client")
 )
