@@ -41,7 +41,9 @@ def test_a_topic_that_was_made_anew_is_a_loss_unless_it_is_allowed(
     send_bodies(stack.endpoint, topic, numbers(10))
     finished(to_files(stream(spark, stack.endpoint, topic), tmp_path))
     made_anew(stack, topic, 10, 34)
-    with pytest.raises(PySparkException, match=rf"topic {topic} was deleted and created again since this query read it"):
+    with pytest.raises(
+        PySparkException, match=rf"topic {topic} was deleted and created again since this query read it"
+    ):
         to_files(stream(spark, stack.endpoint, topic), tmp_path).awaitTermination()
     assert written(spark, tmp_path) == numbers(10)
     allowed = stream(spark, stack.endpoint, topic, failOnDataLoss="false", maxOffsetsPerTrigger=10)
@@ -81,7 +83,9 @@ def test_a_micro_batch_is_not_repeated_with_messages_of_another_topic(
     finished(to_files(source.load(), tmp_path))
     forget_commit(tmp_path)
     made_anew(stack, topic, 15)
-    with pytest.raises(PySparkException, match=r"created again since the micro-batch was planned that is to be repeated"):
+    with pytest.raises(
+        PySparkException, match=r"created again since the micro-batch was planned that is to be repeated"
+    ):
         to_files(source.load(), tmp_path).awaitTermination()
     # What is still there is read again, then the new topic from its beginning.
     sizes = finished(to_files(source.option("failOnDataLoss", "false").load(), tmp_path))

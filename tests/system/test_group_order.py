@@ -149,9 +149,7 @@ async def proxy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Proxy:
 
 def begin(proxy: Proxy, group: str, topic: str, kind: "pb.ClientType" = pb.PUSH_CONSUMER, name: str = "one") -> None:
     settings = pb.Settings(client_type=kind, subscription={"group": {"name": group}})
-    proxy.clients.take_settings(name, read_settings(settings)).got_fifo = proxy.catalog.group_or_default(
-        group
-    ).fifo
+    proxy.clients.take_settings(name, read_settings(settings)).got_fifo = proxy.catalog.group_or_default(group).fifo
     proxy.subscriptions.note_filter(group, name, topic, "*")
 
 

@@ -113,7 +113,10 @@ def test_moving_the_leader_waits_until_it_leads(call_server: Call, server: Admin
 def test_moving_the_leader_ends_when_it_does_not_come_about(call_server: Call, server: AdminServer) -> None:
     result = call_server("shard", "move-leader", "s", "b", "--timeout", "0")
     assert result.exit_code == 1
-    assert "replica b does not lead shard s after 0 s; the request stays in force; `ternmq shard show s` shows" in result.stderr
+    assert (
+        "replica b does not lead shard s after 0 s; the request stays in force; `ternmq shard show s` shows"
+        in result.stderr
+    )
     happens(server, lambda: server.brokers.lead("s", "c"))
     result = call_server("shard", "move-leader", "s", "b")
     assert (result.exit_code, result.stderr) == (1, "ternmq: shard s is led by replica c now; repeat the command\n")
