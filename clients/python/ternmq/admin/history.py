@@ -28,8 +28,8 @@ class History:
     series: tuple[Series, ...]
 
 
-def get_history(*, topic: str = "", group: str = "") -> AdminCall[History]:
-    """Get the history of a topic, of a group, or with neither of the server; ValueError with both."""
+def history(*, topic: str = "", group: str = "") -> AdminCall[History]:
+    """Return the figures of the last hours: of a topic, of a group, or of the server."""
     if topic and group:
         raise ValueError("a history is of a topic or of a group, not of both")
     request = admin_pb2.GetHistoryRequest()

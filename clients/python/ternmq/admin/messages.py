@@ -64,7 +64,7 @@ class TransactionDescription:
 
 
 def find_messages(topic: str, key: str, *, limit: int = FOUND_MAX) -> "AdminCall[list[MessageView]]":
-    """Find messages by key or message id, the newest first."""
+    """Find messages of a topic by key or message id, the newest first; also in `%RETRY%group` and `%DLQ%group`."""
     request = admin_pb2.QueryMessagesRequest(
         topic=check_text("topic", topic), key=check_text("key", key), limit=check_whole("limit", limit, least=1)
     )
@@ -74,7 +74,11 @@ def find_messages(topic: str, key: str, *, limit: int = FOUND_MAX) -> "AdminCall
 def resend_dead_letters(
     group: str, queue_offsets: Iterable[int], *, broker: str = "", to_topic: str = ""
 ) -> AdminCall[list[ResentDeadLetter]]:
-    """Resend dead letters; the value has the result for each."""
+    """Deliver dead letters of a group again, named by their offsets in `%DLQ%group` on one broker.
+
+    They go to this group alone, with all their attempts. Those of a FIFO group, and all with `to_topic`, are sent
+    to a topic instead, for all of its groups. What is resent twice is delivered twice.
+    """
     request = admin_pb2.ResendDeadLettersRequest(
         group=check_text("group", group),
         broker=check_text("broker", broker),
@@ -100,12 +104,14 @@ def list_transactions(
 
 
 def describe_transaction(transaction_id: str) -> AdminCall[TransactionDescription]:
+    """Describe a transaction and its message."""
     request = admin_pb2.GetTransactionRequest(transaction_id=check_text("transaction_id", transaction_id))
     return AdminCall("GetTransaction", request, admin_pb2.GetTransactionResponse, _read_description)
 
 
 def resolve_transaction(transaction_id: str, resolution: Resolution) -> AdminCall[OpenTransaction]:
-    """Resolve a transaction; the value is the transaction with its new state."""
+    """Commit or roll back an open transaction instead of its producer; returns the transaction with its new
+    state."""
     request = admin_pb2.ResolveTransactionRequest(
         transaction_id=check_text("transaction_id", transaction_id),
         resolution=RESOLUTIONS[check_choice("resolution", resolution, list(RESOLUTIONS))],

@@ -95,8 +95,8 @@ class ClientList:
     silent: tuple[str, ...]
 
 
-def list_all() -> AdminCall[ProxyList]:
-    """List all live proxies."""
+def list_proxies() -> AdminCall[ProxyList]:
+    """List the proxies of the cluster by name, or the server itself if it is its own broker."""
     return AdminCall("ListProxies", admin_pb2.ListProxiesRequest(), admin_pb2.ListProxiesResponse, _read_list)
 
 
