@@ -347,7 +347,9 @@ async def test_what_all_make_at_the_same_time_is_made_once(stack: WorkerStack) -
     await asyncio.gather(*(producer.send(Message(name, b"body")) for producer in producers for name in names))
     await asyncio.gather(*(producer.close() for producer in producers))
     with AdminClient(stack.grpc) as admin:
-        assert {topic.name for topic in await asyncio.to_thread(admin.send_call, topic_calls.list_topics())} == set(names)
+        assert {topic.name for topic in await asyncio.to_thread(admin.send_call, topic_calls.list_topics())} == set(
+            names
+        )
     assert (await asyncio.to_thread(stack.metric, "ternmq_messages_sent_total"))[BROKER] == CONNECTIONS * len(names)
 
 
