@@ -69,7 +69,7 @@ def audit_page(
         request.since.FromDatetime(check_moment("since", since))
     if until is not None:
         request.until.FromDatetime(check_moment("until", until))
-    return AdminCall("ListAuditEntries", request, admin_pb2.ListAuditEntriesResponse, _read_page)
+    return AdminCall(request, _read_page)
 
 
 def _read_page(answer: admin_pb2.ListAuditEntriesResponse) -> AuditPage:

@@ -195,19 +195,19 @@ def create_group(name: str, **settings: Unpack[GroupSettings]) -> AdminCall[bool
     group = admin_pb2.Group(name=check_text("name", name))
     _set_given(group, settings)
     request = admin_pb2.CreateGroupRequest(group=group)
-    return AdminCall("CreateGroup", request, admin_pb2.CreateGroupResponse, lambda answer: answer.created)
+    return AdminCall(request, lambda answer: answer.created)
 
 
 def list_groups(*, search: str = "") -> AdminCall[list[Group]]:
     """List all consumer groups by name; with `search` only those whose name contains it, in any case."""
     request = admin_pb2.ListGroupsRequest(search=check_text("search", search))
-    return AdminCall("ListGroups", request, admin_pb2.ListGroupsResponse, _read_list)
+    return AdminCall(request, _read_list)
 
 
 def describe_group(name: str) -> AdminCall[GroupDescription]:
     """Describe a group: its settings, its progress in each queue, and its connected members."""
     request = admin_pb2.DescribeGroupRequest(name=check_text("name", name))
-    return AdminCall("DescribeGroup", request, admin_pb2.DescribeGroupResponse, _read_description)
+    return AdminCall(request, _read_description)
 
 
 def update_group(group: Group, settings: GroupSettings) -> AdminCall[Group]:
@@ -216,7 +216,7 @@ def update_group(group: Group, settings: GroupSettings) -> AdminCall[Group]:
     asked = _to_proto(group)
     _set_given(asked, settings)
     request = admin_pb2.UpdateGroupRequest(group=asked)
-    return AdminCall("UpdateGroup", request, admin_pb2.UpdateGroupResponse, lambda answer: _read_group(answer.group))
+    return AdminCall(request, lambda answer: _read_group(answer.group))
 
 
 def delete_group(name: str, *, with_dead_letters: bool = False) -> AdminCall[None]:
@@ -224,7 +224,7 @@ def delete_group(name: str, *, with_dead_letters: bool = False) -> AdminCall[Non
     they are deleted too."""
     letters = check_flag("with_dead_letters", with_dead_letters)
     request = admin_pb2.DeleteGroupRequest(name=check_text("name", name), with_dead_letters=letters)
-    return AdminCall("DeleteGroup", request, admin_pb2.DeleteGroupResponse, read_nothing)
+    return AdminCall(request, read_nothing)
 
 
 def reset_offsets(
@@ -274,7 +274,7 @@ def skip_message(
 
 
 def _reset_call(request: admin_pb2.ResetOffsetsRequest) -> AdminCall[list[OffsetMove]]:
-    return AdminCall("ResetOffsets", request, admin_pb2.ResetOffsetsResponse, _read_moves)
+    return AdminCall(request, _read_moves)
 
 
 def _set_target(request: admin_pb2.ResetOffsetsRequest, to: object) -> None:

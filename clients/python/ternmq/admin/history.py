@@ -37,7 +37,7 @@ def history(*, topic: str = "", group: str = "") -> AdminCall[History]:
         request.topic = check_text("topic", topic)
     if group:
         request.group = check_text("group", group)
-    return AdminCall("GetHistory", request, admin_pb2.GetHistoryResponse, _read_history)
+    return AdminCall(request, _read_history)
 
 
 def _read_history(answer: admin_pb2.GetHistoryResponse) -> History:

@@ -50,7 +50,7 @@ def describe_message(
         broker=check_text("broker", broker),
         lite_topic=check_text("lite_topic", lite_topic),
     )
-    return AdminCall("DescribeMessage", request, admin_pb2.DescribeMessageResponse, _read_description)
+    return AdminCall(request, _read_description)
 
 
 def _read_description(answer: admin_pb2.DescribeMessageResponse) -> MessageDescription:

@@ -68,7 +68,7 @@ def find_messages(topic: str, key: str, *, limit: int = FOUND_MAX) -> "AdminCall
     request = admin_pb2.QueryMessagesRequest(
         topic=check_text("topic", topic), key=check_text("key", key), limit=check_whole("limit", limit, least=1)
     )
-    return AdminCall("QueryMessages", request, admin_pb2.QueryMessagesResponse, _read_found)
+    return AdminCall(request, _read_found)
 
 
 def resend_dead_letters(
@@ -85,8 +85,7 @@ def resend_dead_letters(
         offsets=check_wholes("queue_offsets", queue_offsets, most=INT64_MAX),
         to_topic=check_text("to_topic", to_topic),
     )
-    answer = admin_pb2.ResendDeadLettersResponse
-    return AdminCall("ResendDeadLetters", request, answer, _read_resent, at_least_s=RESEND_TIMEOUT_S)
+    return AdminCall(request, _read_resent, at_least_s=RESEND_TIMEOUT_S)
 
 
 def list_transactions(
@@ -100,13 +99,13 @@ def list_transactions(
         limit=limit,
         page=page,
     )
-    return AdminCall("ListTransactions", request, admin_pb2.ListTransactionsResponse, _read_page)
+    return AdminCall(request, _read_page)
 
 
 def describe_transaction(transaction_id: str) -> AdminCall[TransactionDescription]:
     """Describe a transaction and its message."""
     request = admin_pb2.GetTransactionRequest(transaction_id=check_text("transaction_id", transaction_id))
-    return AdminCall("GetTransaction", request, admin_pb2.GetTransactionResponse, _read_description)
+    return AdminCall(request, _read_description)
 
 
 def resolve_transaction(transaction_id: str, resolution: Resolution) -> AdminCall[OpenTransaction]:
@@ -116,8 +115,7 @@ def resolve_transaction(transaction_id: str, resolution: Resolution) -> AdminCal
         transaction_id=check_text("transaction_id", transaction_id),
         resolution=RESOLUTIONS[check_choice("resolution", resolution, list(RESOLUTIONS))],
     )
-    answer = admin_pb2.ResolveTransactionResponse
-    return AdminCall("ResolveTransaction", request, answer, lambda answer: _read_transaction(answer.transaction))
+    return AdminCall(request, lambda answer: _read_transaction(answer.transaction))
 
 
 def _read_found(answer: admin_pb2.QueryMessagesResponse) -> "list[MessageView]":

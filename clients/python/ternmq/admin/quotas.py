@@ -98,18 +98,18 @@ def put_quota(kind: QuotaKindName, name: str, **limits: Unpack[QuotaLimits]) -> 
     if burst is not None:
         quota.burst.FromTimedelta(check_span("burst", burst))
     request = admin_pb2.PutQuotaRequest(quota=quota)
-    return AdminCall("PutQuota", request, admin_pb2.PutQuotaResponse, lambda answer: answer.created)
+    return AdminCall(request, lambda answer: answer.created)
 
 
 def delete_quota(kind: QuotaKindName, name: str) -> AdminCall[None]:
     """Remove a quota."""
     request = admin_pb2.DeleteQuotaRequest(kind=check_choice("kind", kind, QUOTA_KINDS), name=check_text("name", name))
-    return AdminCall("DeleteQuota", request, admin_pb2.DeleteQuotaResponse, read_nothing)
+    return AdminCall(request, read_nothing)
 
 
 def list_quotas() -> AdminCall[QuotaList]:
     """List all quotas, and the names that use most of them at the server that answers."""
-    return AdminCall("ListQuotas", admin_pb2.ListQuotasRequest(), admin_pb2.ListQuotasResponse, _read_list)
+    return AdminCall(admin_pb2.ListQuotasRequest(), _read_list)
 
 
 def _read_list(answer: admin_pb2.ListQuotasResponse) -> QuotaList:

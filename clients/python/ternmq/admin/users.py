@@ -77,7 +77,7 @@ def create_user(name: str, secret: str = "", *, is_super: bool = False) -> Admin
     request = admin_pb2.CreateUserRequest(
         name=check_text("name", name), secret=check_text("secret", secret), super=check_flag("is_super", is_super)
     )
-    return AdminCall("CreateUser", request, admin_pb2.CreateUserResponse, _read_secret)
+    return AdminCall(request, _read_secret)
 
 
 def update_user(name: str, *, is_super: bool | None = None, enabled: bool | None = None) -> AdminCall[User]:
@@ -87,25 +87,25 @@ def update_user(name: str, *, is_super: bool | None = None, enabled: bool | None
         request.super = check_flag("is_super", is_super)
     if enabled is not None:
         request.enabled = check_flag("enabled", enabled)
-    return AdminCall("UpdateUser", request, admin_pb2.UpdateUserResponse, _read_answer)
+    return AdminCall(request, _read_answer)
 
 
 def delete_user(name: str) -> AdminCall[None]:
     """Delete a user, with all secrets and policies."""
     request = admin_pb2.DeleteUserRequest(name=check_text("name", name))
-    return AdminCall("DeleteUser", request, admin_pb2.DeleteUserResponse, read_nothing)
+    return AdminCall(request, read_nothing)
 
 
 def describe_user(name: str) -> AdminCall[User]:
     """Describe a user with its policies, and the ages of its secrets."""
     request = admin_pb2.DescribeUserRequest(name=check_text("name", name))
-    return AdminCall("DescribeUser", request, admin_pb2.DescribeUserResponse, _read_answer)
+    return AdminCall(request, _read_answer)
 
 
 def list_users(page: str = "") -> AdminCall[UserPage]:
     """List users by name; `page` is `next_page` of the page before."""
     request = admin_pb2.ListUsersRequest(page=check_text("page", page))
-    return AdminCall("ListUsers", request, admin_pb2.ListUsersResponse, _read_page)
+    return AdminCall(request, _read_page)
 
 
 def rotate_secret(name: str, secret: str = "", *, overlap: timedelta | None = None) -> AdminCall[UserSecret]:
@@ -114,7 +114,7 @@ def rotate_secret(name: str, secret: str = "", *, overlap: timedelta | None = No
     request = admin_pb2.RotateSecretRequest(user=check_text("name", name), secret=check_text("secret", secret))
     if overlap is not None:
         request.overlap.FromTimedelta(check_span("overlap", overlap))
-    return AdminCall("RotateSecret", request, admin_pb2.RotateSecretResponse, _read_secret)
+    return AdminCall(request, _read_secret)
 
 
 def put_policy(
@@ -129,7 +129,7 @@ def put_policy(
         sources=check_texts("sources", sources),
     )
     request = admin_pb2.PutPolicyRequest(user=check_text("name", name), policy=policy)
-    return AdminCall("PutPolicy", request, admin_pb2.PutPolicyResponse, _read_answer)
+    return AdminCall(request, _read_answer)
 
 
 def delete_policy(name: str, resource: str, *, deny: bool = False) -> AdminCall[User]:
@@ -137,15 +137,13 @@ def delete_policy(name: str, resource: str, *, deny: bool = False) -> AdminCall[
     request = admin_pb2.DeletePolicyRequest(
         user=check_text("name", name), resource=check_text("resource", resource), deny=check_flag("deny", deny)
     )
-    return AdminCall("DeletePolicy", request, admin_pb2.DeletePolicyResponse, _read_answer)
+    return AdminCall(request, _read_answer)
 
 
 def reseal_secrets() -> AdminCall[Resealed]:
     """Encrypt all secrets with the current key, after another key became the first."""
     return AdminCall(
-        "ResealSecrets",
         admin_pb2.ResealSecretsRequest(),
-        admin_pb2.ResealSecretsResponse,
         lambda answer: Resealed(users=answer.users, unreadable=tuple(answer.unreadable)),
         at_least_s=RESEAL_TIMEOUT_S,
     )
