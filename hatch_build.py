@@ -53,11 +53,17 @@ class BuildInParallel(build_ext):
         super().build_extensions()
 
 
+extensions = mypycify(sys.argv[1:], opt_level="3", debug_level="0", multi_file=True)
+if sys.platform != "win32":
+    # Functions of other files can be called directly, and those of the same file be inlined: up to a tenth of the CPU.
+    for extension in extensions:
+        extension.extra_compile_args.append("-fvisibility=hidden")
+
 setup(
     name="ternmq",
     packages=[],
     py_modules=[],
-    ext_modules=mypycify(sys.argv[1:], opt_level="3", debug_level="0", multi_file=True),
+    ext_modules=extensions,
     cmdclass={"build_ext": BuildInParallel},
     script_args=["build_ext", "--build-lib", "compiled", "--build-temp", "objects"],
 )

@@ -165,7 +165,7 @@ def make_ordered(endpoint: str, name: str) -> None:
     """Create a FIFO topic of eight queues, and a FIFO group of the same name."""
     with AdminClient(endpoint) as admin:
         admin.send_call(topic_calls.create_topic(name, "fifo", 8))
-        admin.send_call(group_calls.create_group(name, {"fifo": True}))
+        admin.send_call(group_calls.create_group(name, fifo=True))
 
 
 async def fifo_round(endpoint: str, name: str, count: int, *, fails: bool) -> float:

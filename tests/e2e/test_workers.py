@@ -84,7 +84,7 @@ async def test_one_worker_tells_of_all_and_changes_the_log_levels_of_all(stack: 
             status = await asyncio.to_thread(client.get_status)
             reports = await asyncio.to_thread(client.get_diagnostics)
         with AdminClient(stack.grpc) as admin:
-            [server] = (await asyncio.to_thread(admin.send_call, proxies.list_all())).proxies
+            [server] = (await asyncio.to_thread(admin.send_call, proxies.list_proxies())).proxies
     finally:
         await asyncio.gather(*(producer.close() for producer in producers))
     clients = [each for page in pages for each in page.clients]
@@ -214,8 +214,8 @@ def test_a_clean_end_leaves_nobody_and_the_data_serves_any_number_of_workers(tmp
                     expected.remove(view.body)
                     consumer.ack(view)
             with AdminClient(stack.grpc) as admin:
-                assert [topic.name for topic in admin.send_call(topic_calls.list_all())] == ["orders"]
-                assert [group.name for group in admin.send_call(group_calls.list_all())] == ["billing"]
+                assert [topic.name for topic in admin.send_call(topic_calls.list_topics())] == ["orders"]
+                assert [group.name for group in admin.send_call(group_calls.list_groups())] == ["billing"]
                 assert not admin.send_call(topic_calls.describe_topic("orders")).topic.brokers
             others = list(stack.processes.values())
             assert len(others) == (0 if workers == "1" else int(workers) + 1)
@@ -347,7 +347,9 @@ async def test_what_all_make_at_the_same_time_is_made_once(stack: WorkerStack) -
     await asyncio.gather(*(producer.send(Message(name, b"body")) for producer in producers for name in names))
     await asyncio.gather(*(producer.close() for producer in producers))
     with AdminClient(stack.grpc) as admin:
-        assert {topic.name for topic in await asyncio.to_thread(admin.send_call, topic_calls.list_all())} == set(names)
+        assert {topic.name for topic in await asyncio.to_thread(admin.send_call, topic_calls.list_topics())} == set(
+            names
+        )
     assert (await asyncio.to_thread(stack.metric, "ternmq_messages_sent_total"))[BROKER] == CONNECTIONS * len(names)
 
 

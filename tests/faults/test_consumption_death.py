@@ -143,7 +143,7 @@ async def test_failing_messages_end_acknowledged_or_dead_and_none_is_lost(tmp_pa
     with Stack(tmp_path) as stack:
         with AdminClient(stack.grpc) as admin:
             admin.send_call(topic_calls.create_topic(TOPIC, "normal", 2))
-            admin.send_call(group_calls.create_group(GROUP, {"max_attempts": 6}))
+            admin.send_call(group_calls.create_group(GROUP, max_attempts=6))
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             await producer.send_many([Message(TOPIC, body) for body in sorted(bodies)])
         async with asyncio.TaskGroup() as tasks:
@@ -236,7 +236,7 @@ async def test_order_holds_through_failures_and_deaths(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         with AdminClient(stack.grpc) as admin:
             admin.send_call(topic_calls.create_topic(TOPIC, "fifo", 4))
-            admin.send_call(group_calls.create_group(GROUP, {"fifo": True, "max_attempts": 1000}))
+            admin.send_call(group_calls.create_group(GROUP, fifo=True, max_attempts=1000))
         async with Producer(stack.grpc, topics=[TOPIC]) as producer:
             for number in range(per_lane):
                 messages = [Message(TOPIC, b"%d-%d" % (lane, number), message_group=str(lane)) for lane in range(lanes)]

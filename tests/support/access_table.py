@@ -1,5 +1,5 @@
 """What each call needs, written down a second time: a request for each, of topic `t` and group `g`, and the policies of
-which a user must have all of one set, and no more."""
+which a user must have all of one set, and no more. Calls of our Admin service say it in `admin_conformance.py`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,7 @@ from ternmq_protos.admin_v1 import admin_pb2 as admin
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from tests.support.admin_conformance import ROWS, Names, one
 from tests.support.embedded import message, receive_request
 
 TOPIC, GROUP, USER = "t", "g", "somebody-else"
@@ -25,10 +26,6 @@ class Line:
     request: Any
     sets: tuple[tuple[str, ...], ...]
     super_only: bool = False
-
-
-def one(*policies: str) -> tuple[tuple[str, ...], ...]:
-    return tuple((policy,) for policy in policies)
 
 
 MESSAGING: dict[str, Line] = {
@@ -54,62 +51,9 @@ MESSAGING: dict[str, Line] = {
     "SyncLiteSubscription": Line(rpc.SyncLiteSubscriptionRequest(topic=T, group=G), CONSUME),
 }
 ADMIN: dict[str, Line] = {
-    "CreateTopic": Line(admin.CreateTopicRequest(topic={"name": TOPIC, "queues": 1}), one("Topic:t Create")),
-    "ListTopics": Line(admin.ListTopicsRequest(), ()),
-    "DescribeTopic": Line(admin.DescribeTopicRequest(name=TOPIC), one("Topic:t Get")),
-    "DeleteTopic": Line(admin.DeleteTopicRequest(name=TOPIC), one("Topic:t Delete")),
-    "PurgeTopic": Line(admin.PurgeTopicRequest(name=TOPIC), one("Topic:t Delete")),
-    "UpdateTopic": Line(admin.UpdateTopicRequest(name=TOPIC), one("Topic:t Update")),
-    "CreateGroup": Line(admin.CreateGroupRequest(group=G), one("Group:g Create")),
-    "ListGroups": Line(admin.ListGroupsRequest(), ()),
-    "DescribeGroup": Line(admin.DescribeGroupRequest(name=GROUP), one("Group:g Get")),
-    "DeleteGroup": Line(admin.DeleteGroupRequest(name=GROUP), one("Group:g Delete")),
-    "UpdateGroup": Line(admin.UpdateGroupRequest(group=G), one("Group:g Update")),
-    "ResetOffsets": Line(admin.ResetOffsetsRequest(group=GROUP, topic=TOPIC, latest=True), one("Group:g Update")),
-    "QueryMessages": Line(admin.QueryMessagesRequest(topic=TOPIC, key="k"), one("Topic:t Sub", "Topic:t Get")),
-    "DescribeMessage": Line(admin.DescribeMessageRequest(topic=TOPIC), one("Topic:t Sub", "Topic:t Get")),
-    "ListTimers": Line(admin.ListTimersRequest(topic=TOPIC), one("Topic:t Get")),
-    "GetHistory": Line(admin.GetHistoryRequest(topic=TOPIC), one("Topic:t Get")),
-    "ResendDeadLetters": Line(
-        admin.ResendDeadLettersRequest(group=GROUP, to_topic=TOPIC), (("Group:g Update", "Topic:t Pub"),)
-    ),
-    "ListTransactions": Line(admin.ListTransactionsRequest(topic=TOPIC), one("Topic:t Get")),
-    "GetTransaction": Line(admin.GetTransactionRequest(), one("Topic:t Get")),
-    "ResolveTransaction": Line(admin.ResolveTransactionRequest(resolution=pb.COMMIT), one("Topic:t Update")),
-    "ListBrokers": Line(admin.ListBrokersRequest(), one("Cluster:brokers Get", "Cluster:brokers List")),
-    "ListProxies": Line(admin.ListProxiesRequest(), one("Cluster:brokers Get", "Cluster:brokers List")),
-    "UpdateBroker": Line(admin.UpdateBrokerRequest(), one("Cluster:brokers Update")),
-    "RemoveBroker": Line(admin.RemoveBrokerRequest(), one("Cluster:brokers Update")),
-    "BrokerRemaining": Line(admin.BrokerRemainingRequest(), one("Cluster:brokers Get")),
-    "MoveLeader": Line(admin.MoveLeaderRequest(), one("Cluster:brokers Update")),
-    "ElectReplica": Line(admin.ElectReplicaRequest(), one("Cluster:brokers Update")),
-    "AddReplica": Line(admin.AddReplicaRequest(), one("Cluster:brokers Update")),
-    "RemoveReplica": Line(admin.RemoveReplicaRequest(), one("Cluster:brokers Update")),
-    "AdvanceClock": Line(admin.AdvanceClockRequest(), one("Cluster:clock Update")),
-    "GetServerInfo": Line(admin.GetServerInfoRequest(), one("Cluster:server Get")),
-    "ListClients": Line(admin.ListClientsRequest(), one("Cluster:clients Get", "Cluster:clients List")),
-    "GetStatus": Line(admin.GetStatusRequest(), one("Cluster:server Get")),
-    "GetLogLevels": Line(admin.GetLogLevelsRequest(), one("Cluster:log-levels Get")),
-    "UpdateLogLevels": Line(admin.UpdateLogLevelsRequest(), one("Cluster:log-levels Update")),
-    "GetDiagnostics": Line(admin.GetDiagnosticsRequest(), one("Cluster:diagnostics Get")),
-    "CreateUser": Line(admin.CreateUserRequest(name=USER), (), super_only=True),
-    "UpdateUser": Line(admin.UpdateUserRequest(name=USER, enabled=True), (), super_only=True),
-    "DeleteUser": Line(admin.DeleteUserRequest(name=USER), (), super_only=True),
-    "DescribeUser": Line(admin.DescribeUserRequest(name=USER), (), super_only=True),
-    "ListUsers": Line(admin.ListUsersRequest(), (), super_only=True),
-    "RotateSecret": Line(admin.RotateSecretRequest(user=USER), (), super_only=True),
-    "PutPolicy": Line(
-        admin.PutPolicyRequest(user=USER, policy={"resource": "*", "actions": "All"}), (), super_only=True
-    ),
-    "DeletePolicy": Line(admin.DeletePolicyRequest(user=USER, resource="*"), (), super_only=True),
-    "ResealSecrets": Line(admin.ResealSecretsRequest(), (), super_only=True),
-    "PutQuota": Line(
-        admin.PutQuotaRequest(quota={"kind": "user", "name": USER, "messages_in": 1}), (), super_only=True
-    ),
-    "DeleteQuota": Line(admin.DeleteQuotaRequest(kind="user", name=USER), (), super_only=True),
-    "ListQuotas": Line(admin.ListQuotasRequest(), one("Cluster:quotas Get")),
-    "ListAuditEntries": Line(admin.ListAuditEntriesRequest(), (), super_only=True),
+    name: Line(row.request(Names(TOPIC, GROUP, USER)), row.needs, row.super_only) for name, row in ROWS.items()
 }
+"""As the calls of our Admin service have it in their rows."""
 PUBLISHED: dict[str, Line] = {
     # Of no level, since it would be changed for all tests of the process.
     "ChangeLogLevel": Line(published.ChangeLogLevelRequest.FromString(b"\x08\x63"), one("Cluster:log-levels Update")),

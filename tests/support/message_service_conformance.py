@@ -15,7 +15,8 @@ import pytest
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.dead_letters import ATTEMPTS, ORIGIN_MESSAGE_ID, ORIGIN_TOPIC, REASON, DeadLetterReason
 from ternmq_common.errors import MessagingError
-from ternmq_common.filters.tag_filter import ALL, TagFilter, tag_hash
+from ternmq_common.filters.tag_filter import ALL, TagFilter
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.shard.model import (
     ConsumerGroup,

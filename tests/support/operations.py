@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.clock import MovableClock
-from ternmq_common.filters.tag_filter import TagFilter, tag_hash
+from ternmq_common.filters.tag_filter import TagFilter
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.names import check_group_name
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.shard.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, StoredMessage, Topic

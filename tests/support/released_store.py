@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from ternmq_common.clock import MovableClock
-from ternmq_common.filters.tag_filter import ALL, tag_hash
+from ternmq_common.filters.tag_filter import ALL
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.model import (
     ConsumerGroup,

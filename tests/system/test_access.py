@@ -126,8 +126,9 @@ async def check_rights(guarded: Guarded, name: str, line: Line) -> None:
         async with guarded.client("one") as client:
             answered = await outcome(client, name, line.request)
         assert (answered != "UNAUTHORIZED") == is_enough(line, held), (held, answered)
-        if answered != "UNAUTHORIZED":  # which may have deleted what the next ones need
+        if answered != "UNAUTHORIZED":  # which may have changed or deleted what the next ones need
             async with guarded.client("root") as root:
+                await root.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=TOPIC))
                 await root.create_topic(TOPIC)
                 await root.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": GROUP}))
 

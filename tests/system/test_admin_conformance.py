@@ -1,6 +1,7 @@
 """Each call of the Admin service by gRPC, the JSON API, the Python clients and the command: all tell the same."""
 
 import asyncio
+import inspect
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -101,8 +102,7 @@ class Threaded:
             while (found := await asyncio.to_thread(next, iterator, None)) is not None:
                 yield found
 
-        iterators = ("list_transactions", "list_timers", "list_users", "list_audit_entries")
-        return iterate if name in iterators else call
+        return iterate if inspect.isasyncgenfunction(getattr(ternmq.Admin, name)) else call
 
 
 class ByCommand:

@@ -13,7 +13,8 @@ import pytest
 
 from ternmq_broker.consumption import popping
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.filters.tag_filter import TagFilter, tag_hash
+from ternmq_common.filters.tag_filter import TagFilter
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import MIB
 from ternmq_common.receiving.output_room import PLACES_MAX, AnswerRoom, OutputRoom
 from ternmq_common.server_settings import FlushMode, ServerSettings

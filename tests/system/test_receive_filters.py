@@ -2,7 +2,7 @@
 
 import pytest
 
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, MessageLimits
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc

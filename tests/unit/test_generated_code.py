@@ -35,7 +35,9 @@ def test_the_official_clients_code_and_ours_live_in_one_interpreter(imports: tup
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("tool", ["generate_protos.py", "generate_blocking.py"])
+@pytest.mark.parametrize(
+    "tool", ["generate_protos.py", "generate_remote_shard.py", "generate_admin.py", "generate_blocking.py"]
+)
 def test_the_generated_code_is_current(tool: str) -> None:
     done = run(f"tools/{tool}", "--check")
     assert (done.returncode, done.stderr) == (0, "")

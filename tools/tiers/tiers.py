@@ -42,7 +42,7 @@ WITH_PEERS = (
 FAST = "not slow and not postgres"
 # Profiles of tests/conftest.py: a few random examples, and the same ones each time.
 FEW_EXAMPLES, SAME_EXAMPLES = "--hypothesis-profile=quick", "--hypothesis-profile=landing"
-GENERATORS = ("protos", "blocking", "reference", "monitoring", "openapi")
+GENERATORS = ("protos", "remote_shard", "admin", "blocking", "reference", "monitoring", "openapi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.names import dead_letter_topic, is_lite_queue, lite_parent, retry_topic
 from ternmq_common.shard.model import RETRY_QUEUE_ID, NewMessage, SettleOutcome
-from ternmq_runtime.observability.figures import NameCounts
+from ternmq_runtime.observability.name_counts import NameCounts
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption, QueueState

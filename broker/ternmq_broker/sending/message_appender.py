@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ternmq_common.clock import SystemClock
     from ternmq_common.receiving.poll_queues import PollQueues
     from ternmq_common.shard.model import NewMessage, QueueRef
-    from ternmq_runtime.observability.figures import NameCounts
+    from ternmq_runtime.observability.name_counts import NameCounts
 
 _Requests = list[tuple[AppendBatch, Stored]]
 _AnswerMode = tuple[bool, FlushMode | None]

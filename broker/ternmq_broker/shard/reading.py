@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_common.receiving.poll_queues import PollQueues
     from ternmq_common.shard.model import QueueBounds, QueueReaderId
-    from ternmq_runtime.observability.figures import NameCounts
+    from ternmq_runtime.observability.name_counts import NameCounts
 
 
 class BrokerReading:

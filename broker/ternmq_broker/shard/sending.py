@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import HalfMessage, NewMessage, Placed, Stored, TimedMessage, TransactionResolution
     from ternmq_common.shard.recall_handle import RecallHandle
     from ternmq_common.shard.transaction_id import TransactionId
-    from ternmq_runtime.observability.figures import NameCounts
+    from ternmq_runtime.observability.name_counts import NameCounts
 
 # Timers and half messages wait for replicas by the shard's replication mode, not by their topic's.
 _WAITS_FOR_REPLICAS: Final = ""

@@ -6,7 +6,7 @@ A forked child has none of its parent's threads, so it gets a loop and a lock of
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from ternmq.errors import NotRunning
@@ -94,6 +94,16 @@ def call_on_loop(function: Callable[P, ResultT], *args: P.args, **kwargs: P.kwar
         return function(*args, **kwargs)
 
     return run_and_wait(called())
+
+
+def iterate_on_loop(found: AsyncIterator[ResultT]) -> Iterator[ResultT]:
+    """Iterate over what an asyncio client finds; each step waits for the loop."""
+    while (one := run_and_wait(_next_or_none(found))) is not None:
+        yield one
+
+
+async def _next_or_none(found: AsyncIterator[ResultT]) -> ResultT | None:
+    return await anext(found, None)
 
 
 def call_when_set(event: asyncio.Event, call: Callable[[], object]) -> None:

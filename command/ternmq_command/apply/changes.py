@@ -85,12 +85,12 @@ def _plan_changes(admin: "AdminClient", declared: "Declarations") -> "list[Plann
     from ternmq_command.apply.quota_plan import quota_change
     from ternmq_command.apply.user_plan import user_changes
 
-    topics = {topic.name: topic for topic in admin.send_call(topic_calls.list_all())}
-    groups = {group.name: group for group in admin.send_call(group_calls.list_all())}
+    topics = {topic.name: topic for topic in admin.send_call(topic_calls.list_topics())}
+    groups = {group.name: group for group in admin.send_call(group_calls.list_groups())}
     user_pages = admin.send_pages(user_calls.list_users) if declared.users else ()
     users = {user.name: user for page in user_pages for user in page.users}
     of_users = (user_changes(user, users.get(user.name)) for user in declared.users)
-    all_quotas = admin.send_call(quota_calls.list_all()).quotas if declared.quotas else ()
+    all_quotas = admin.send_call(quota_calls.list_quotas()).quotas if declared.quotas else ()
     quotas = {f"{quota.kind}:{quota.name}": quota for quota in all_quotas}
     of_quotas = (quota_change(quota, quotas.get(quota.name)) for quota in declared.quotas)
     return [*plan_changes(declared, topics, groups), *itertools.chain.from_iterable(of_users), *of_quotas]

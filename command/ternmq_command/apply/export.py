@@ -45,10 +45,10 @@ def command(endpoint: str, as_json: bool) -> None:
     with AdminClient(endpoint) as admin:
         users = admin.send_pages(user_calls.list_users)
         content = file_content(
-            admin.send_call(topic_calls.list_all()),
-            admin.send_call(group_calls.list_all()),
+            admin.send_call(topic_calls.list_topics()),
+            admin.send_call(group_calls.list_groups()),
             _list_if_allowed("users", lambda: (each for page in users for each in page.users)),
-            _list_if_allowed("quotas", lambda: admin.send_call(quota_calls.list_all()).quotas),
+            _list_if_allowed("quotas", lambda: admin.send_call(quota_calls.list_quotas()).quotas),
         )
     if as_json:
         print_json(content)

@@ -139,9 +139,7 @@ def group_change(
     if declared.lite_bind is not None:
         given = {"lite_bind": declared.lite_bind, **given}
     if there is None:
-        creation = group_calls.create_group(
-            declared.name, cast("group_calls.GroupSettings", {**settings, "lite_bind": declared.lite_bind})
-        )
+        creation = group_calls.create_group(declared.name, lite_bind=declared.lite_bind, **settings)
         return _plan_creation("group", declared.name, given, creation, _binding_obstacle(declared.lite_bind, types))
     before = group_record(there)
     update = group_calls.update_group(there, cast("group_calls.GroupSettings", {**settings, "fifo": None}))

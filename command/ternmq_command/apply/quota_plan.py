@@ -42,5 +42,5 @@ def quota_change(declared: "DeclaredQuota", there: Quota | None) -> PlannedChang
         action=action,
         settings=differing,
         reason=obstacle,
-        call=quota_calls.put_quota(declared.kind.value, declared.quota_name, limits),
+        call=quota_calls.put_quota(declared.kind.value, declared.quota_name, **limits),
     )

@@ -65,7 +65,7 @@ def command(
     with AdminClient(endpoint) as admin:
         pages = _AuditPages(
             admin.send_pages(
-                lambda page: audit_calls.list_page(
+                lambda page: audit_calls.audit_page(
                     page, user=user, call=call, resource=resource, allowed=allowed, since=since, until=until
                 )
             )

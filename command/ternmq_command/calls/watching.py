@@ -20,13 +20,7 @@ class WatchingClient(AdminClient):
 
     def list_clients(self, *, group: str = "", topic: str = "") -> "Iterator[ClientPage]":
         """Yield pages of the clients, as they are needed."""
-        page = ""
-        while True:
-            answer = self.send_call(proxies.list_clients(group=group, topic=topic, page=page))
-            yield answer
-            page = answer.next_page
-            if not page:
-                return
+        return self.send_pages(lambda mark: proxies.list_clients(group=group, topic=topic, page=mark))
 
     def get_status(self) -> admin_pb2.GetStatusResponse:
         return self._call_method("GetStatus", admin_pb2.GetStatusRequest(), admin_pb2.GetStatusResponse)

@@ -95,12 +95,12 @@ def _plan_rebalance(
     from ternmq.admin import brokers as broker_calls
     from ternmq.admin import topics as topic_calls
 
-    topics = admin.send_call(topic_calls.list_all())
+    topics = admin.send_call(topic_calls.list_topics())
     if patterns:
         topics = [topic for topic in topics if any(fnmatchcase(topic.name, pattern) for pattern in patterns)]
         if not topics:
             raise CommandFailure(f"no topic matches {' or '.join(patterns)}")
-    brokers = admin.send_call(broker_calls.list_all())
+    brokers = admin.send_call(broker_calls.list_brokers())
     if len(brokers) < 2 and not any(topic.brokers for topic in topics):
         raise CommandFailure("this server has only one broker: there is nothing to balance")
     try:

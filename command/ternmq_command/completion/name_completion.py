@@ -99,7 +99,7 @@ def _all_names(kind: Kind, admin: "AdminClient", ctx: click.Context) -> list[str
 
     if kind == "topic" or kind == "group":
         return list_names(admin, kind)
-    shards = {broker.name: broker for broker in admin.send_call(broker_calls.list_all())}
+    shards = {broker.name: broker for broker in admin.send_call(broker_calls.list_brokers())}
     if kind == "shard":
         return list(shards)
     shard = shards.get(ctx.params.get("shard") or "")

@@ -77,7 +77,7 @@ def _create_topic_and_group(endpoint: str) -> None:
 
     with AdminClient(endpoint) as admin:
         admin.send_call(topic_calls.create_topic(TOPIC, "normal"))
-        admin.send_call(group_calls.create_group(GROUP, {}))
+        admin.send_call(group_calls.create_group(GROUP))
 
 
 async def _run_consumers(

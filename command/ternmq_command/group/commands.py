@@ -88,9 +88,7 @@ def create(name: str, lite_bind: str | None, endpoint: str, as_json: bool, **set
         AdminClient(endpoint) as admin,
         suggesting_update(lambda: _find_difference(admin, name, lite_bind, settings)),
     ):
-        created = admin.send_call(
-            group_calls.create_group(name, cast("GroupSettings", {**settings, "lite_bind": lite_bind}))
-        )
+        created = admin.send_call(group_calls.create_group(name, lite_bind=lite_bind, **settings))
     if as_json:
         print_json({"name": name, "created": created})
     else:
@@ -105,7 +103,7 @@ def _find_difference(
     from ternmq_command.apply.declarations import DeclaredGroup
     from ternmq_command.apply.plan import group_change
 
-    there = next((group for group in admin.send_call(group_calls.list_all()) if group.name == name), None)
+    there = next((group for group in admin.send_call(group_calls.list_groups()) if group.name == name), None)
     declared = DeclaredGroup(name=name, lite_bind=lite_bind, settings=settings, begins_ago=False)
     return None if there is None else group_change(declared, there)
 
@@ -131,7 +129,7 @@ def list_groups(endpoint: str, search: str, as_json: bool, template: Template | 
     from ternmq_command.calls.admin import AdminClient
 
     with AdminClient(endpoint) as admin:
-        records = [group_record(group) for group in admin.send_call(group_calls.list_all(search=search))]
+        records = [group_record(group) for group in admin.send_call(group_calls.list_groups(search=search))]
     if template is not None:
         template.write_records(records)
         return

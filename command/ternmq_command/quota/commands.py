@@ -72,10 +72,10 @@ def set_quota(
         raise WrongUsage("no limit is given; see `ternmq quota set --help`")
     kind, name = title
     with AdminClient(endpoint) as admin:
-        there = _find_quota(admin.send_call(calls.list_all()), kind, name)
+        there = _find_quota(admin.send_call(calls.list_quotas()), kind, name)
         given = {limit: value for limit, value in limits.items() if value is not None}
-        admin.send_call(calls.put_quota(kind, name, merge_limits(there, given, burst)))
-        now = _find_quota(admin.send_call(calls.list_all()), kind, name)
+        admin.send_call(calls.put_quota(kind, name, **merge_limits(there, given, burst)))
+        now = _find_quota(admin.send_call(calls.list_quotas()), kind, name)
     if now is None:
         raise CommandFailure(f"quota {kind}:{name} was removed by another call in the meantime")
     if as_json:
@@ -121,7 +121,7 @@ def list_quotas(endpoint: str, as_json: bool) -> None:
     from ternmq.admin import quotas as calls
     from ternmq_command.calls.admin import send_call
 
-    found = send_call(endpoint, calls.list_all())
+    found = send_call(endpoint, calls.list_quotas())
     records = [quota_record(quota) for quota in found.quotas]
     uses = list(map(_use_record, found.uses))
     if as_json:
@@ -151,7 +151,7 @@ def show(title: "tuple[QuotaKindName, str]", endpoint: str, as_json: bool) -> No
     from ternmq_command.calls.admin import send_call
 
     kind, name = title
-    found = send_call(endpoint, calls.list_all())
+    found = send_call(endpoint, calls.list_quotas())
     quota = _find_quota(found, kind, name)
     if quota is None:
         raise CommandFailure(f"there is no quota {kind}:{name}; `ternmq quota list` shows them")

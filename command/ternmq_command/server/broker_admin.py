@@ -34,7 +34,7 @@ def list_brokers(endpoint: str, as_json: bool) -> None:
     from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import send_call
 
-    brokers = send_call(endpoint, broker_calls.list_all())
+    brokers = send_call(endpoint, broker_calls.list_brokers())
     records = [broker_record(broker) for broker in brokers]
     print_records(records if as_json else list(map(_table_row, records)), as_json=as_json, nothing="no brokers")
 

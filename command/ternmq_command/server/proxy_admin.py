@@ -29,7 +29,7 @@ def list_proxies(endpoint: str, as_json: bool) -> None:
     from ternmq.admin import proxies
     from ternmq_command.calls.admin import send_call
 
-    found = send_call(endpoint, proxies.list_all())
+    found = send_call(endpoint, proxies.list_proxies())
     records = [_proxy_record(each) if as_json else _table_row(each) for each in found.proxies]
     print_records(records, as_json=as_json, nothing="no proxies")
     if found.registry_problem:

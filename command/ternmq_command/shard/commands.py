@@ -59,7 +59,7 @@ def list_shards(endpoint: str, as_json: bool) -> None:
     from ternmq.admin import brokers as broker_calls
     from ternmq_command.calls.admin import send_call
 
-    brokers = send_call(endpoint, broker_calls.list_all())
+    brokers = send_call(endpoint, broker_calls.list_brokers())
     records = [shard_record(broker) if as_json else shard_row(broker) for broker in brokers]
     print_records(records, as_json=as_json, nothing="no brokers")
 
@@ -261,7 +261,7 @@ def remove_replica(shard: str, replica: str, yes: bool, endpoint: str, as_json: 
 def _find_shard(admin: "AdminClient", name: str) -> "Broker":
     from ternmq.admin import brokers as broker_calls
 
-    brokers = {broker.name: broker for broker in admin.send_call(broker_calls.list_all())}
+    brokers = {broker.name: broker for broker in admin.send_call(broker_calls.list_brokers())}
     if name not in brokers:
         hint = suggest_names(name, brokers) or "`ternmq shard list` shows all"
         raise CommandFailure(f"there is no shard {cut_text(name)!r}", hint=hint)

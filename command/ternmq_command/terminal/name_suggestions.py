@@ -45,5 +45,5 @@ def list_names(admin: "AdminClient", kind: Literal["topic", "group"]) -> list[st
     from ternmq.admin import topics as topic_calls
 
     if kind == "topic":
-        return [topic.name for topic in admin.send_call(topic_calls.list_all())]
-    return [group.name for group in admin.send_call(group_calls.list_all())]
+        return [topic.name for topic in admin.send_call(topic_calls.list_topics())]
+    return [group.name for group in admin.send_call(group_calls.list_groups())]

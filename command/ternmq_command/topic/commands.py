@@ -122,7 +122,7 @@ def _find_difference(admin: "AdminClient", wanted: "DeclaredTopic", *, has_place
     from ternmq.admin import topics as topic_calls
     from ternmq_command.apply.plan import topic_change
 
-    there = next((topic for topic in admin.send_call(topic_calls.list_all()) if topic.name == wanted.name), None)
+    there = next((topic for topic in admin.send_call(topic_calls.list_topics()) if topic.name == wanted.name), None)
     if there is None:
         return None
     change = topic_change(wanted, there)
@@ -149,7 +149,7 @@ def list_topics(endpoint: str, search: str, as_json: bool, template: Template | 
     check_one_form(template, as_json=as_json)
     from ternmq_command.calls.admin import send_call
 
-    topics = send_call(endpoint, topic_calls.list_all(search=search))
+    topics = send_call(endpoint, topic_calls.list_topics(search=search))
     records = [topic_record(topic) for topic in topics]
     if template is not None:
         template.write_records(records)

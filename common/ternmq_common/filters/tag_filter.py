@@ -2,20 +2,15 @@
 
 from dataclasses import dataclass
 from typing import Final
-from zlib import crc32
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.filters.message_filter import MessageFilter
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, TAGS_MAX
 from ternmq_common.printable import cut_text, has_control
 from ternmq_protos.v2 import definition_pb2
 
 _HINT = "; write a || b for messages with one of two tags"
-
-
-def tag_hash(tag: str) -> int:
-    """The hash that a stored message keeps of its tag, 32 bits; 0 means "no tag" and nothing else."""
-    return (crc32(tag.encode()) or 1) if tag else 0
 
 
 def find_tag_problem(tag: str) -> str | None:

@@ -1,7 +1,8 @@
 """The table of remote calls: the calls of a proxy to a broker in another process, and their rules.
 
-Arguments and results are those of the protocols in `shard.py`. A new call needs a method there and in
-`remote_shard.py`, a line here, the broker's method, and one of the proxy's service where no argument names the broker.
+Arguments and results are those of the protocols in `shard.py`, from which `remote_shard.py` is generated. A new call
+needs a method there, a line here, the broker's method, and one of the proxy's service where no argument names the
+broker.
 """
 
 import enum

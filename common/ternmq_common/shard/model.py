@@ -93,7 +93,7 @@ class QueueRef(Struct, frozen=True, array_like=True, gc=False):
 class NewMessage(Struct, frozen=True, array_like=True, gc=False):
     """A checked message on its way into the store, already in stored form.
 
-    `tag_hash` is that of its tag (`tag_filter`). `system` is the serialized `SystemProperties` without the fields that
+    `tag_hash` is that of its tag (`filters/`). `system` is the serialized `SystemProperties` without the fields that
     the server owns, `rest` the serialized `Message` without `topic` and `system_properties`. `keys` are what it can be
     found by: first its id, then its own keys.
     """

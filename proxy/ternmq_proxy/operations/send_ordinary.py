@@ -57,7 +57,7 @@ def begin_ordinary_send(
     elif lite_topic:
         queue = queue_of_lite(route, lite_topic)
     else:
-        queue = services.placement.queue_for(route, call.chosen_queue)
+        queue = services.placement.queue_for(route, call.options and call.chosen_queue)
     services.messages.sending.append_nowait(queue, messages, stored)
     return True
 
@@ -73,7 +73,7 @@ def _admit_messages(
         or is_system_topic(topic)  # which exists if remoting clients send their traces to it
         or kind not in known.accepted_types
         or not count
-        or (call.chosen_queue and kind != MessageType.NORMAL)
+        or (call.options and call.chosen_queue and kind != MessageType.NORMAL)
     ):
         return None
     quotas = services.quotas

@@ -11,7 +11,8 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ternmq_runtime.observability.figures import OTHER, GroupLag
+from ternmq_runtime.observability.figures import GroupLag
+from ternmq_runtime.observability.name_counts import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

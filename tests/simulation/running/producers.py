@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.names import lite_queue_topic
 from ternmq_common.shard.model import HalfMessage, NewMessage, QueueRef, TimedMessage, TransactionResolution
 from ternmq_common.shard.transaction_id import TransactionId

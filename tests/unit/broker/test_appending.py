@@ -19,7 +19,7 @@ from ternmq_common.receiving.poll_queues import PollQueues
 from ternmq_common.server_settings import FlushMode
 from ternmq_common.shard.model import NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2
-from ternmq_runtime.observability.figures import NameCounts
+from ternmq_runtime.observability.name_counts import NameCounts
 from tests.support.memory_disk import MemoryFolders
 
 pytestmark = pytest.mark.plain

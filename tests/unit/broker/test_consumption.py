@@ -17,7 +17,8 @@ from ternmq_broker.delivery.ordered_consumption import OrderedConsumption
 from ternmq_broker.message_copies import copy_message
 from ternmq_broker.store.journal.progress_journal import ProgressJournal
 from ternmq_broker.store.message_store import MessageStore
-from ternmq_common.filters.tag_filter import ALL, TagFilter, tag_hash
+from ternmq_common.filters.tag_filter import ALL, TagFilter
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.names import retry_topic
 from ternmq_common.shard.model import (
     RETRY_QUEUE_ID,

@@ -20,7 +20,8 @@ from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_common.errors import MessagingError
 from ternmq_common.filters.message_filter import MessageFilter
 from ternmq_common.filters.sql_filter import SqlFilter
-from ternmq_common.filters.tag_filter import ALL, TagFilter, tag_hash
+from ternmq_common.filters.tag_filter import ALL, TagFilter
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_common.server_settings import StorageSettings
 from ternmq_common.shard.model import NewMessage, PulledMessages, QueueRef

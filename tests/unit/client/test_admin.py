@@ -41,12 +41,12 @@ def silent() -> Iterator[str]:
         (lambda: RAW.topics.create_topic("t", brokers="a"), 'write brokers=["a"]'),
         (lambda: RAW.topics.update_topic("t", add_brokers=[5]), "each of add_brokers is text, which 5 is not"),
         (
-            lambda: RAW.groups.create_group("g", {"max_atempts": 3}),
+            lambda: RAW.groups.create_group("g", max_atempts=3),
             "no setting 'max_atempts'; did you mean 'max_attempts'",
         ),
-        (lambda: RAW.groups.create_group("g", {"fifo": 1}), "fifo is True or False, which 1 is not"),
+        (lambda: RAW.groups.create_group("g", fifo=1), "fifo is True or False, which 1 is not"),
         (
-            lambda: RAW.groups.create_group("g", {"queue_lock_hold": 30}),
+            lambda: RAW.groups.create_group("g", queue_lock_hold=30),
             "queue_lock_hold is a timedelta: write timedelta(seconds=30)",
         ),
         (lambda: RAW.groups.reset_offsets("g", "t"), "give one of to and shift"),
@@ -56,9 +56,9 @@ def silent() -> Iterator[str]:
             "'earliest', 'latest', a datetime or an offset, which 'end'",
         ),
         (lambda: RAW.groups.reset_offsets("g", "t", "latest", queue_ids=3), "write queue_ids=[3]"),
-        (lambda: RAW.groups.create_group("g", {"lite_bind": 3}), "lite_bind is text, which 3 is not"),
-        (lambda: RAW.groups.create_group("g", {"lite_wildcard": 1}), "lite_wildcard is True or False, which 1 is not"),
-        (lambda: RAW.groups.create_group("g", {"lite_reset": "taken"}), 'write lite_reset=["taken"]'),
+        (lambda: RAW.groups.create_group("g", lite_bind=3), "lite_bind is text, which 3 is not"),
+        (lambda: RAW.groups.create_group("g", lite_wildcard=1), "lite_wildcard is True or False, which 1 is not"),
+        (lambda: RAW.groups.create_group("g", lite_reset="taken"), 'write lite_reset=["taken"]'),
         (lambda: RAW.messages.resend_dead_letters("g", 17), "write queue_offsets=[17]"),
         (lambda: RAW.brokers.update_broker("b", draining="yes"), "draining is True or False, which 'yes' is not"),
         (lambda: RAW.brokers.advance_clock("2h"), "by is a timedelta or seconds, which '2h' is not"),
@@ -78,7 +78,7 @@ def test_arguments_of_another_type_are_a_type_error_that_says_what_to_write(
         (lambda: RAW.topics.create_topic("t", queues=0), "queues=0 must be from 1 to 2147483647"),
         (lambda: RAW.topics.create_topic("t", queues=2**31), "must be from 1 to 2147483647"),
         (lambda: RAW.topics.update_topic("t", permission="rw"), "permission='rw'"),
-        (lambda: RAW.groups.create_group("g", {"priority_factor": 101}), "priority_factor=101 must be from 0 to 100"),
+        (lambda: RAW.groups.create_group("g", priority_factor=101), "priority_factor=101 must be from 0 to 100"),
         (
             lambda: RAW.topics.create_topic("t", "lite", lite_ttl=-timedelta(1)),
             "lite_ttl=-1 day, 0:00:00 must not be neg",
@@ -87,10 +87,10 @@ def test_arguments_of_another_type_are_a_type_error_that_says_what_to_write(
             lambda: RAW.topics.update_topic("t", retention=-timedelta(1)),
             "retention=-1 day, 0:00:00 must not be negative",
         ),
-        (lambda: RAW.groups.create_group("g", {"lite_quota": 0}), "lite_quota=0 must be from 1"),
-        (lambda: RAW.groups.create_group("g", {"lite_model": "own"}), "lite_model='own'"),
-        (lambda: RAW.groups.create_group("g", {"lite_reset": ["takn"]}), "did you mean 'taken'"),
-        (lambda: RAW.groups.create_group("g", {"consume_from": NO_ZONE}), "consume_from has no time zone"),
+        (lambda: RAW.groups.create_group("g", lite_quota=0), "lite_quota=0 must be from 1"),
+        (lambda: RAW.groups.create_group("g", lite_model="own"), "lite_model='own'"),
+        (lambda: RAW.groups.create_group("g", lite_reset=["takn"]), "did you mean 'taken'"),
+        (lambda: RAW.groups.create_group("g", consume_from=NO_ZONE), "consume_from has no time zone"),
         (lambda: RAW.groups.reset_offsets("g", "t", NO_ZONE), "to has no time zone"),
         (lambda: RAW.groups.reset_offsets("g", "t", -1), "to=-1 must be from 0"),
         (lambda: RAW.messages.find_messages("t", "k", limit=0), "limit=0 must be from 1"),
@@ -109,7 +109,7 @@ async def test_a_server_that_is_no_ternmq_does_not_support_it(server: ScriptedSe
         with pytest.raises(ternmq.Unsupported):
             await admin.list_topics()
     with PlainCalls(server.endpoint) as calls, pytest.raises(ternmq.Unsupported):
-        await asyncio.to_thread(calls.send_call, topics.list_all())
+        await asyncio.to_thread(calls.send_call, topics.list_topics())
 
 
 async def test_a_server_that_says_nothing_is_waited_for_as_long_as_was_said(silent: str) -> None:
@@ -120,12 +120,12 @@ async def test_a_server_that_says_nothing_is_waited_for_as_long_as_was_said(sile
         PlainCalls(silent, request_timeout=0.2) as calls,
         pytest.raises(ternmq.DeadlineExceeded, match=r"within 0\.2 s"),
     ):
-        await asyncio.to_thread(calls.send_call, topics.list_all())
+        await asyncio.to_thread(calls.send_call, topics.list_topics())
 
 
 def test_plain_calls_connect_to_what_is_there(unused_tcp_port: int) -> None:
     with PlainCalls(f"127.0.0.1:{unused_tcp_port}") as calls, pytest.raises(ternmq.ConnectionFailed) as failed:
-        calls.send_call(topics.list_all())
+        calls.send_call(topics.list_topics())
     assert failed.value.retryable
 
 
@@ -182,4 +182,4 @@ def test_an_answer_that_makes_no_sense_is_an_internal_error() -> None:
         with pytest.raises(ternmq.InternalError, match="the answer of ListTopics makes no sense"):
             admin.list_topics()
         with PlainCalls(server.endpoint) as calls, pytest.raises(ternmq.InternalError, match="makes no sense"):
-            calls.send_call(topics.list_all())
+            calls.send_call(topics.list_topics())

@@ -1,6 +1,7 @@
 """The public names of the client library stay: programs of users have them. `public_names.txt` lists them.
 
-A name that is added is added there; one that goes, or is renamed, breaks programs.
+A name that is new is added by `python -m tests.unit.client.test_public_names`; one that goes, or is renamed, breaks
+programs.
 """
 
 import inspect
@@ -50,12 +51,21 @@ def parameters_of(function: Callable[..., object]) -> Iterator[str]:
             yield name
 
 
+def lost_names() -> list[str]:
+    return sorted(set(NAMES.read_text().splitlines()) - set(public_names()))
+
+
 def test_no_public_name_of_the_client_goes() -> None:
-    listed, there = NAMES.read_text().splitlines(), list(public_names())
-    assert sorted(set(listed) - set(there)) == [], "programs of users have these names"
-    assert sorted(set(there) - set(listed)) == [], f"add these to {NAMES.name}"
+    assert lost_names() == [], "programs of users have these names"
+    assert NAMES.read_text().splitlines() == list(public_names()), f"run python -m {__name__}"
 
 
 @pytest.mark.parametrize("name", ["ternmq.ClientError.retryable", "ternmq.blocking.SimpleConsumer.receive"])
 def test_the_list_reaches_into_classes(name: str) -> None:
     assert any(line.partition("(")[0] == name for line in NAMES.read_text().splitlines())
+
+
+if __name__ == "__main__":
+    if lost := lost_names():
+        raise SystemExit(f"programs of users have these names: {', '.join(lost)}")
+    NAMES.write_text("".join(f"{name}\n" for name in public_names()))

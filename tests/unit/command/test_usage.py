@@ -159,13 +159,10 @@ def test_completion_offers_subcommands_and_choices() -> None:
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
     assert offered("ternmq") == list(COMMANDS)
-    words = {"create", "list", "describe", "update", "delete", "export", "import", "purge"}
-    assert words == set(offered("ternmq topic"))
-    assert {"list", "drain", "resume", "permission", "remove"} == set(offered("ternmq broker"))
+    for noun in ("topic", "broker", "transaction", "clock"):
+        assert offered(f"ternmq {noun}") == sorted(path[1] for path in all_paths() if path[:1] == (noun,) and path[1:])
     assert "fifo" in offered("ternmq topic create x --type")
-    assert {"list", "show", "commit", "rollback"} == set(offered("ternmq transaction"))
     assert {"pending", "discarded", "all"} == set(offered("ternmq transaction list --state"))
-    assert {"show", "advance"} == set(offered("ternmq clock"))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from ternmq_common.errors import MessagingError
 from ternmq_common.filters.sql_filter import SqlFilter
 from ternmq_common.filters.sql_filter.operands import NESTED_MAX
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import SQL_FILTER_BYTES_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 

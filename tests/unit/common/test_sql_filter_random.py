@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.filters.sql_filter import SqlFilter
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.unit.common.sql_trees import (
     Between,

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.filters.tag_filter import TagFilter, find_tag_problem, tag_hash
+from ternmq_common.filters.tag_filter import TagFilter, find_tag_problem
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, TAGS_MAX
 from ternmq_protos.v2 import definition_pb2 as pb
 

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_broker.store.index import key_table
+from ternmq_broker.store.index.key_sort import to_little_endian
 from ternmq_broker.store.index.key_table import DamagedKeys, KeysInLogOrder, SortedKeys, do_not_pause
 from tests.support.memory_disk import MemoryFile
 
@@ -90,7 +91,7 @@ def test_a_table_that_is_cut_off_is_said(hashes: list[int], data: st.DataObject)
 @given(hashes=many_hashes, wanted=st.sets(HASHES, min_size=1, max_size=3))
 def test_keys_in_the_order_of_the_log_are_found_too(hashes: list[int], wanted: set[int]) -> None:
     keys, positions = keys_of(hashes)
-    data = key_table.to_little_endian(keys) + key_table.to_little_endian(positions)
+    data = to_little_endian(keys) + to_little_endian(positions)
     table = KeysInLogOrder(AT, len(hashes), crc32(data))
     found = [positions[at] for at in range(len(keys) - 1, -1, -1) if keys[at] in wanted]
     assert list(table.find_positions(MemoryFile(bytes(AT) + data), wanted, do_not_pause)) == found

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # The kernel takes at most this many pieces in one writev.
 _IOV_MAX = 1024
+# To copy so many bytes costs less than to hand over their pieces one by one.
+_JOINED_BYTES_MAX = 256 << 10
 _NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -159,8 +161,11 @@ class DiskFile:
         end = self._size
         if self._is_torn:
             self.truncate(end)
+        size = sum(map(len, pieces))
         if self._reserve_bytes:
-            self._reserve_room(end + sum(map(len, pieces)))
+            self._reserve_room(end + size)
+        if size <= _JOINED_BYTES_MAX:
+            pieces = (b"".join(pieces),)
         try:
             for start in range(0, len(pieces), _IOV_MAX):
                 end += self._write_pieces(pieces[start : start + _IOV_MAX], end)

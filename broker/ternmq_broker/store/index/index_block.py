@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from ternmq_broker.store.index import key_table
-from ternmq_broker.store.index.key_table import KeysInLogOrder, SortedKeys, do_not_pause, to_little_endian
+from ternmq_broker.store.index.key_sort import to_little_endian
+from ternmq_broker.store.index.key_table import KeysInLogOrder, SortedKeys, do_not_pause
 from ternmq_common.names import LITE_PREFIX, lite_parent
 
 if TYPE_CHECKING:

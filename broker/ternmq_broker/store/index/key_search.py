@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from ternmq_broker.store.index.index_block import key_hash, own_key_hash
-from ternmq_broker.store.index.key_table import SortedKeys, do_not_pause, find_hashes, to_little_endian
+from ternmq_broker.store.index.key_sort import to_little_endian
+from ternmq_broker.store.index.key_table import SortedKeys, do_not_pause, find_hashes
 
 if TYPE_CHECKING:
     from array import array

@@ -19,19 +19,17 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from ternmq_broker.store.index.key_sort import sort_keys
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from ternmq_broker.store.disk.files import StoreFile
 
 PAGE_KEYS: Final = 128
+_KEY_BYTES: Final = 4
 _CHECK_BYTES: Final = 4
 _PAGE_BYTES: Final = 4 * PAGE_KEYS + _CHECK_BYTES
-_HASH_BITS: Final = 32
-# So many keys are sorted by one call, during which no other thread runs: about a third of a millisecond.
-_SORTED_AT_ONCE: Final = 1024
-_KEYS_AT_ONCE: Final = 4096
-_DIGIT_BITS_MAX: Final = 12
 # So many bytes of keys in the log's order are searched by one call.
 _SEARCHED_BYTES_AT_ONCE: Final = 1 << 16
 
@@ -51,13 +49,15 @@ def encode_sorted(
     hashes: "array[int]", positions: "array[int]", pause: "Callable[[], None]" = do_not_pause
 ) -> list[bytes]:
     """Return the pieces of the table of these keys, which are in the log's order; `pause` is called between steps."""
-    ordered = _order_by_hash(hashes, pause)
-    fences = array("I", [hashes[ordered[at]] for at in range(0, len(ordered), PAGE_KEYS)])
-    pieces = [to_little_endian(fences)]
-    for values in (hashes, positions):
-        for page, at in enumerate(range(0, len(ordered), PAGE_KEYS)):
-            data = to_little_endian(array("I", map(values.__getitem__, ordered[at : at + PAGE_KEYS])))
-            pieces += data, crc32(data, page).to_bytes(_CHECK_BYTES, "little")
+    sorted_hashes, sorted_positions = sort_keys(hashes, positions, pause)
+    fences = b"".join(
+        [bytes(sorted_hashes[at : at + _KEY_BYTES]) for at in range(0, len(sorted_hashes), _KEY_BYTES * PAGE_KEYS)]
+    )
+    pieces = [fences]
+    for data in (sorted_hashes, sorted_positions):
+        for page, at in enumerate(range(0, len(data), _KEY_BYTES * PAGE_KEYS)):
+            values = bytes(data[at : at + _KEY_BYTES * PAGE_KEYS])
+            pieces += values, crc32(values, page).to_bytes(_CHECK_BYTES, "little")
             if not page % 32:
                 pause()
     return pieces
@@ -124,42 +124,6 @@ class SortedKeys:
         return values
 
 
-def _order_by_hash(hashes: "array[int]", pause: "Callable[[], None]") -> list[int]:
-    """Return the places of the hashes, ordered by hash and then by place."""
-    # The sort of floats is faster by half than that of integers of this size, and all of these are exact.
-    ranks = array("d")
-    for at in range(0, len(hashes), _KEYS_AT_ONCE):
-        ranks.extend(hashes[at : at + _KEYS_AT_ONCE].tolist())
-        pause()
-    ordered: list[int] = []
-    # A stack of groups: their places, and how many low bits of their hashes may differ.
-    waiting: list[tuple[Sequence[int], int]] = [(range(len(hashes)), _HASH_BITS)]
-    while waiting:
-        places, bits = waiting.pop()
-        if bits and len(places) > _SORTED_AT_ONCE:
-            digit_bits = min(bits, _DIGIT_BITS_MAX, (len(places) // _SORTED_AT_ONCE).bit_length() + 1)
-            bits -= digit_bits
-            shared = _group_by_digit(places, hashes, bits, (1 << digit_bits) - 1, pause)
-            waiting += [(each, bits) for each in reversed(shared) if each]
-            continue
-        ordered += sorted(places, key=ranks.__getitem__) if bits else places
-        pause()
-    return ordered
-
-
-def _group_by_digit(
-    places: "Sequence[int]", hashes: "array[int]", shift: int, mask: int, pause: "Callable[[], None]"
-) -> list[list[int]]:
-    """Group the places by one digit of their hashes; each group keeps their order."""
-    shared: list[list[int]] = [[] for _ in range(mask + 1)]
-    add = [each.append for each in shared]
-    for begin in range(0, len(places), _KEYS_AT_ONCE):
-        for place in places[begin : begin + _KEYS_AT_ONCE]:
-            add[hashes[place] >> shift & mask](place)
-        pause()
-    return shared
-
-
 # --- keys in the log's order
 
 
@@ -213,13 +177,6 @@ def _find_one_hash(hashes: bytes, begin: int, end: int, wanted: set[int]) -> "It
 
 def _find_many_hashes(hashes: "array[int]", wanted: set[int]) -> "Iterator[int]":
     return (place for place in range(len(hashes) - 1, -1, -1) if hashes[place] in wanted)
-
-
-def to_little_endian(values: "array[int]") -> bytes:
-    if sys.byteorder == "big":
-        values = array("I", values)
-        values.byteswap()
-    return values.tobytes()
 
 
 def _parse_integers(data: "bytes | bytearray") -> "array[int]":

@@ -230,10 +230,11 @@ def encode_record(record: UnplacedRecord, log_offset: int, durable_to: int, key:
     `durable_to` is up to where the log is known to be durable, `key` the log's.
     """
     kind, queue_id, queue_offset, stored_ms, tag_hash, topic_bytes, flags, begin, system, rest = record
+    is_small = len(rest) <= _COPIED_BYTES_MAX
     content: tuple[bytes, ...] = (begin, system, rest)
-    if len(rest) <= _COPIED_BYTES_MAX:
-        joined = b"".join(content)
-        content_check, content = crc32(joined), (joined,)
+    if is_small:
+        content = (b"".join(content),)
+        content_check = crc32(content[0])
     else:
         content_check = crc32(rest, crc32(system, crc32(begin)))
     head = _HEAD.pack(
@@ -252,7 +253,8 @@ def encode_record(record: UnplacedRecord, log_offset: int, durable_to: int, key:
         len(system),
         content_check,
     )
-    return head + _CHECK.pack(crc32(head) ^ key), *content
+    check = (crc32(head) ^ key).to_bytes(4, "little")
+    return (b"".join((head, check, *content)),) if is_small else (head + check, *content)
 
 
 def _encode_extras(record: Record) -> tuple[int, bytes]:

@@ -43,7 +43,7 @@ class AuditPage:
     damaged: int
 
 
-def list_page(
+def audit_page(
     page: str = "",
     *,
     user: str = "",
@@ -54,7 +54,8 @@ def list_page(
     until: datetime | None = None,
     limit: int = PAGE,
 ) -> AdminCall[AuditPage]:
-    """List entries, the newest first; `page` is `next_page` of the page before."""
+    """Return a page of `list_audit_entries`, which may be empty although more follow; `page` is `next_page` of the
+    page before."""
     request = admin_pb2.ListAuditEntriesRequest(
         user=check_text("user", user),
         call=check_text("call", call),
@@ -68,7 +69,7 @@ def list_page(
         request.since.FromDatetime(check_moment("since", since))
     if until is not None:
         request.until.FromDatetime(check_moment("until", until))
-    return AdminCall("ListAuditEntries", request, admin_pb2.ListAuditEntriesResponse, _read_page)
+    return AdminCall(request, _read_page)
 
 
 def _read_page(answer: admin_pb2.ListAuditEntriesResponse) -> AuditPage:

@@ -129,31 +129,35 @@ class ServerInfo:
     test_clock: bool
 
 
-def list_all() -> AdminCall[list[Broker]]:
+def list_brokers() -> AdminCall[list[Broker]]:
     """List all brokers by name."""
-    return AdminCall("ListBrokers", admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse, _read_list)
+    return AdminCall(admin_pb2.ListBrokersRequest(), _read_list)
 
 
 def update_broker(
     name: str, *, permission: Permission | None = None, draining: bool | None = None
 ) -> AdminCall[Broker]:
-    """Change a broker; what is None stays. The call returns the changed broker."""
+    """Set what clients may do with a broker's queues, or drain it: it delivers what it has and accepts nothing
+    new."""
     request = admin_pb2.UpdateBrokerRequest(name=check_text("name", name))
     if permission is not None:
         request.permission = permission_number(permission)
     if draining is not None:
         request.draining = check_flag("draining", draining)
-    return AdminCall("UpdateBroker", request, admin_pb2.UpdateBrokerResponse, lambda answer: read_broker(answer.broker))
+    return AdminCall(request, lambda answer: read_broker(answer.broker))
 
 
 def remove_broker(name: str, *, force: bool = False) -> AdminCall[RemovedBroker]:
+    """Remove a broker. It must be draining and have nothing left, as it reports or last reported, unless `force`
+    gives that up; the result has what is known to be lost."""
     request = admin_pb2.RemoveBrokerRequest(name=check_text("name", name), force=check_flag("force", force))
-    return AdminCall("RemoveBroker", request, admin_pb2.RemoveBrokerResponse, _read_removed)
+    return AdminCall(request, _read_removed)
 
 
 def broker_remaining(name: str) -> AdminCall[BrokerRemaining]:
+    """Return what would be lost with a broker."""
     request = admin_pb2.BrokerRemainingRequest(name=check_text("name", name))
-    return AdminCall("BrokerRemaining", request, admin_pb2.BrokerRemainingResponse, _read_remaining)
+    return AdminCall(request, _read_remaining)
 
 
 def advance_clock(by: timedelta | float) -> AdminCall[datetime]:
@@ -163,17 +167,12 @@ def advance_clock(by: timedelta | float) -> AdminCall[datetime]:
     seconds = by.total_seconds() if isinstance(by, timedelta) else by
     request = admin_pb2.AdvanceClockRequest()
     request.by.FromTimedelta(math.ceil(seconds * 1000) * _MS)
-    return AdminCall(
-        "AdvanceClock",
-        request,
-        admin_pb2.AdvanceClockResponse,
-        lambda answer: answer.now.ToDatetime(tzinfo=UTC),
-        at_least_s=ADVANCE_TIMEOUT_S,
-    )
+    return AdminCall(request, lambda answer: answer.now.ToDatetime(tzinfo=UTC), at_least_s=ADVANCE_TIMEOUT_S)
 
 
 def server_info() -> AdminCall[ServerInfo]:
-    return AdminCall("GetServerInfo", admin_pb2.GetServerInfoRequest(), admin_pb2.GetServerInfoResponse, _read_info)
+    """Return the server's version, start, memory and time."""
+    return AdminCall(admin_pb2.GetServerInfoRequest(), _read_info)
 
 
 def _read_list(answer: admin_pb2.ListBrokersResponse) -> list[Broker]:

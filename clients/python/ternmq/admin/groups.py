@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, TypedDict, get_args
+from typing import Literal, TypedDict, Unpack, get_args
 
 from ternmq.admin.given_settings import copy_given, read_given, write_given
 from ternmq.admin.requests.call import AdminCall, read_nothing
@@ -190,23 +190,24 @@ class OffsetMove:
     after: int
 
 
-def create_group(name: str, settings: GroupSettings) -> AdminCall[bool]:
-    """Create a group; the value is False if it exists with the same settings."""
+def create_group(name: str, **settings: Unpack[GroupSettings]) -> AdminCall[bool]:
+    """Create a consumer group; False if it exists with the same settings, `BadRequest` if with others."""
     group = admin_pb2.Group(name=check_text("name", name))
     _set_given(group, settings)
     request = admin_pb2.CreateGroupRequest(group=group)
-    return AdminCall("CreateGroup", request, admin_pb2.CreateGroupResponse, lambda answer: answer.created)
+    return AdminCall(request, lambda answer: answer.created)
 
 
-def list_all(*, search: str = "") -> AdminCall[list[Group]]:
-    """List all groups by name; with `search` only those whose name contains it, in any case."""
+def list_groups(*, search: str = "") -> AdminCall[list[Group]]:
+    """List all consumer groups by name; with `search` only those whose name contains it, in any case."""
     request = admin_pb2.ListGroupsRequest(search=check_text("search", search))
-    return AdminCall("ListGroups", request, admin_pb2.ListGroupsResponse, _read_list)
+    return AdminCall(request, _read_list)
 
 
 def describe_group(name: str) -> AdminCall[GroupDescription]:
+    """Describe a group: its settings, its progress in each queue, and its connected members."""
     request = admin_pb2.DescribeGroupRequest(name=check_text("name", name))
-    return AdminCall("DescribeGroup", request, admin_pb2.DescribeGroupResponse, _read_description)
+    return AdminCall(request, _read_description)
 
 
 def update_group(group: Group, settings: GroupSettings) -> AdminCall[Group]:
@@ -215,13 +216,15 @@ def update_group(group: Group, settings: GroupSettings) -> AdminCall[Group]:
     asked = _to_proto(group)
     _set_given(asked, settings)
     request = admin_pb2.UpdateGroupRequest(group=asked)
-    return AdminCall("UpdateGroup", request, admin_pb2.UpdateGroupResponse, lambda answer: _read_group(answer.group))
+    return AdminCall(request, lambda answer: _read_group(answer.group))
 
 
 def delete_group(name: str, *, with_dead_letters: bool = False) -> AdminCall[None]:
+    """Delete a group and its progress. Its dead letters stay for a group that is created with this name, unless
+    they are deleted too."""
     letters = check_flag("with_dead_letters", with_dead_letters)
     request = admin_pb2.DeleteGroupRequest(name=check_text("name", name), with_dead_letters=letters)
-    return AdminCall("DeleteGroup", request, admin_pb2.DeleteGroupResponse, read_nothing)
+    return AdminCall(request, read_nothing)
 
 
 def reset_offsets(
@@ -234,7 +237,12 @@ def reset_offsets(
     broker: str = "",
     dry_run: bool = False,
 ) -> AdminCall[list[OffsetMove]]:
-    """Move a group; the value is the moves, by broker and queue. Exactly one of `to` and `shift` is needed."""
+    """Move a group in a topic: to an end of its queues, a time, an offset, or by so many messages (`shift`).
+
+    It moves in all queues unless some are named, on all brokers unless one is. `to="latest"` skips the backlog.
+    Claims in these queues end; if all queues move, messages that wait for a retry are dropped too. With `dry_run`
+    the moves are returned, and nothing changes.
+    """
     if (to is None) == (shift is None):
         raise TypeError("give one of to and shift")
     request = admin_pb2.ResetOffsetsRequest(
@@ -254,7 +262,7 @@ def reset_offsets(
 def skip_message(
     group: str, topic: str, queue_id: int, queue_offset: int, *, broker: str = ""
 ) -> AdminCall[list[OffsetMove]]:
-    """Finish one message for the group; nothing else moves."""
+    """Finish one message for a group: a FIFO group stops at one that can't be read, and continues then."""
     request = admin_pb2.ResetOffsetsRequest(
         group=check_text("group", group),
         topic=check_text("topic", topic),
@@ -266,7 +274,7 @@ def skip_message(
 
 
 def _reset_call(request: admin_pb2.ResetOffsetsRequest) -> AdminCall[list[OffsetMove]]:
-    return AdminCall("ResetOffsets", request, admin_pb2.ResetOffsetsResponse, _read_moves)
+    return AdminCall(request, _read_moves)
 
 
 def _set_target(request: admin_pb2.ResetOffsetsRequest, to: object) -> None:

@@ -28,8 +28,8 @@ class History:
     series: tuple[Series, ...]
 
 
-def get_history(*, topic: str = "", group: str = "") -> AdminCall[History]:
-    """Get the history of a topic, of a group, or with neither of the server; ValueError with both."""
+def history(*, topic: str = "", group: str = "") -> AdminCall[History]:
+    """Return the figures of the last hours: of a topic, of a group, or of the server."""
     if topic and group:
         raise ValueError("a history is of a topic or of a group, not of both")
     request = admin_pb2.GetHistoryRequest()
@@ -37,7 +37,7 @@ def get_history(*, topic: str = "", group: str = "") -> AdminCall[History]:
         request.topic = check_text("topic", topic)
     if group:
         request.group = check_text("group", group)
-    return AdminCall("GetHistory", request, admin_pb2.GetHistoryResponse, _read_history)
+    return AdminCall(request, _read_history)
 
 
 def _read_history(answer: admin_pb2.GetHistoryResponse) -> History:

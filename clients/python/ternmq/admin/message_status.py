@@ -41,6 +41,8 @@ class MessageDescription:
 def describe_message(
     topic: str, queue_id: int, offset: int, *, broker: str = "", lite_topic: str = ""
 ) -> AdminCall[MessageDescription]:
+    """Describe a message by its offset, and its status in each group: finished, in flight, waiting. A lite topic
+    has one queue, 0."""
     request = admin_pb2.DescribeMessageRequest(
         topic=check_text("topic", topic),
         queue_id=check_whole("queue_id", queue_id, most=(1 << 31) - 1),
@@ -48,7 +50,7 @@ def describe_message(
         broker=check_text("broker", broker),
         lite_topic=check_text("lite_topic", lite_topic),
     )
-    return AdminCall("DescribeMessage", request, admin_pb2.DescribeMessageResponse, _read_description)
+    return AdminCall(request, _read_description)
 
 
 def _read_description(answer: admin_pb2.DescribeMessageResponse) -> MessageDescription:

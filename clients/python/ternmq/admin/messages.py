@@ -64,25 +64,28 @@ class TransactionDescription:
 
 
 def find_messages(topic: str, key: str, *, limit: int = FOUND_MAX) -> "AdminCall[list[MessageView]]":
-    """Find messages by key or message id, the newest first."""
+    """Find messages of a topic by key or message id, the newest first; also in `%RETRY%group` and `%DLQ%group`."""
     request = admin_pb2.QueryMessagesRequest(
         topic=check_text("topic", topic), key=check_text("key", key), limit=check_whole("limit", limit, least=1)
     )
-    return AdminCall("QueryMessages", request, admin_pb2.QueryMessagesResponse, _read_found)
+    return AdminCall(request, _read_found)
 
 
 def resend_dead_letters(
     group: str, queue_offsets: Iterable[int], *, broker: str = "", to_topic: str = ""
 ) -> AdminCall[list[ResentDeadLetter]]:
-    """Resend dead letters; the value has the result for each."""
+    """Deliver dead letters of a group again, named by their offsets in `%DLQ%group` on one broker.
+
+    They go to this group alone, with all their attempts. Those of a FIFO group, and all with `to_topic`, are sent
+    to a topic instead, for all of its groups. What is resent twice is delivered twice.
+    """
     request = admin_pb2.ResendDeadLettersRequest(
         group=check_text("group", group),
         broker=check_text("broker", broker),
         offsets=check_wholes("queue_offsets", queue_offsets, most=INT64_MAX),
         to_topic=check_text("to_topic", to_topic),
     )
-    answer = admin_pb2.ResendDeadLettersResponse
-    return AdminCall("ResendDeadLetters", request, answer, _read_resent, at_least_s=RESEND_TIMEOUT_S)
+    return AdminCall(request, _read_resent, at_least_s=RESEND_TIMEOUT_S)
 
 
 def list_transactions(
@@ -96,22 +99,23 @@ def list_transactions(
         limit=limit,
         page=page,
     )
-    return AdminCall("ListTransactions", request, admin_pb2.ListTransactionsResponse, _read_page)
+    return AdminCall(request, _read_page)
 
 
 def describe_transaction(transaction_id: str) -> AdminCall[TransactionDescription]:
+    """Describe a transaction and its message."""
     request = admin_pb2.GetTransactionRequest(transaction_id=check_text("transaction_id", transaction_id))
-    return AdminCall("GetTransaction", request, admin_pb2.GetTransactionResponse, _read_description)
+    return AdminCall(request, _read_description)
 
 
 def resolve_transaction(transaction_id: str, resolution: Resolution) -> AdminCall[OpenTransaction]:
-    """Resolve a transaction; the value is the transaction with its new state."""
+    """Commit or roll back an open transaction instead of its producer; returns the transaction with its new
+    state."""
     request = admin_pb2.ResolveTransactionRequest(
         transaction_id=check_text("transaction_id", transaction_id),
         resolution=RESOLUTIONS[check_choice("resolution", resolution, list(RESOLUTIONS))],
     )
-    answer = admin_pb2.ResolveTransactionResponse
-    return AdminCall("ResolveTransaction", request, answer, lambda answer: _read_transaction(answer.transaction))
+    return AdminCall(request, lambda answer: _read_transaction(answer.transaction))
 
 
 def _read_found(answer: admin_pb2.QueryMessagesResponse) -> "list[MessageView]":

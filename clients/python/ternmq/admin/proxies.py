@@ -95,9 +95,9 @@ class ClientList:
     silent: tuple[str, ...]
 
 
-def list_all() -> AdminCall[ProxyList]:
-    """List all live proxies."""
-    return AdminCall("ListProxies", admin_pb2.ListProxiesRequest(), admin_pb2.ListProxiesResponse, _read_list)
+def list_proxies() -> AdminCall[ProxyList]:
+    """List the proxies of the cluster by name, or the server itself if it is its own broker."""
+    return AdminCall(admin_pb2.ListProxiesRequest(), _read_list)
 
 
 def list_clients(*, group: str = "", topic: str = "", page: str = "") -> AdminCall[ClientPage]:
@@ -105,7 +105,7 @@ def list_clients(*, group: str = "", topic: str = "", page: str = "") -> AdminCa
     request = admin_pb2.ListClientsRequest(
         group=check_text("group", group), topic=check_text("topic", topic), limit=_CLIENTS_PAGE, page=page
     )
-    return AdminCall("ListClients", request, admin_pb2.ListClientsResponse, _read_clients)
+    return AdminCall(request, _read_clients)
 
 
 def _read_clients(answer: admin_pb2.ListClientsResponse) -> ClientPage:

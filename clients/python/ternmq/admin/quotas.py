@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, Unpack
 
 from ternmq.admin.given_settings import read_given, write_given
 from ternmq.admin.requests.call import AdminCall, read_nothing
@@ -86,8 +86,11 @@ class QuotaList:
     proxies: int
 
 
-def put_quota(kind: QuotaKindName, name: str, limits: QuotaLimits) -> AdminCall[bool]:
-    """Set a quota; the value is True if there was none."""
+def put_quota(kind: QuotaKindName, name: str, **limits: Unpack[QuotaLimits]) -> AdminCall[bool]:
+    """Set the quota of a user, topic, group or client to these limits and no others; True if there was none.
+
+    The name `*` is the default of its kind. A quota holds for all proxies together.
+    """
     quota = admin_pb2.Quota(kind=check_choice("kind", kind, QUOTA_KINDS), name=check_text("name", name))
     burst = limits.get("burst")
     given = {limit: value for limit, value in limits.items() if limit != "burst"}
@@ -95,17 +98,18 @@ def put_quota(kind: QuotaKindName, name: str, limits: QuotaLimits) -> AdminCall[
     if burst is not None:
         quota.burst.FromTimedelta(check_span("burst", burst))
     request = admin_pb2.PutQuotaRequest(quota=quota)
-    return AdminCall("PutQuota", request, admin_pb2.PutQuotaResponse, lambda answer: answer.created)
+    return AdminCall(request, lambda answer: answer.created)
 
 
 def delete_quota(kind: QuotaKindName, name: str) -> AdminCall[None]:
+    """Remove a quota."""
     request = admin_pb2.DeleteQuotaRequest(kind=check_choice("kind", kind, QUOTA_KINDS), name=check_text("name", name))
-    return AdminCall("DeleteQuota", request, admin_pb2.DeleteQuotaResponse, read_nothing)
+    return AdminCall(request, read_nothing)
 
 
-def list_all() -> AdminCall[QuotaList]:
-    """List quotas by kind and name."""
-    return AdminCall("ListQuotas", admin_pb2.ListQuotasRequest(), admin_pb2.ListQuotasResponse, _read_list)
+def list_quotas() -> AdminCall[QuotaList]:
+    """List all quotas, and the names that use most of them at the server that answers."""
+    return AdminCall(admin_pb2.ListQuotasRequest(), _read_list)
 
 
 def _read_list(answer: admin_pb2.ListQuotasResponse) -> QuotaList:

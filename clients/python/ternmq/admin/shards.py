@@ -20,28 +20,30 @@ class UncleanElection:
 
 
 def move_leader(broker: str, replica: str) -> AdminCall[Broker]:
-    """Ask for a handover; the value is the broker as it is now. It has happened when its `leader` is that replica."""
+    """Ask the leader of a broker with replicas to hand over to this replica, which must be live and in sync.
+    Returns the broker as it is now; `list_brokers` shows when the handover has happened."""
     request = admin_pb2.MoveLeaderRequest(broker=check_text("broker", broker), replica=check_text("replica", replica))
-    return AdminCall("MoveLeader", request, admin_pb2.MoveLeaderResponse, lambda answer: read_broker(answer.broker))
+    return AdminCall(request, lambda answer: read_broker(answer.broker))
 
 
 def elect_replica(broker: str, replica: str) -> AdminCall[UncleanElection]:
+    """Elect a replica that is not in sync while no leader is live: the messages that it lacks are lost."""
     request = admin_pb2.ElectReplicaRequest(broker=check_text("broker", broker), replica=check_text("replica", replica))
-    return AdminCall("ElectReplica", request, admin_pb2.ElectReplicaResponse, _read_elected)
+    return AdminCall(request, _read_elected)
 
 
 def add_replica(broker: str) -> AdminCall[Broker]:
+    """Allow a broker with replicas one more, which is then to be started."""
     request = admin_pb2.AddReplicaRequest(broker=check_text("broker", broker))
-    return AdminCall("AddReplica", request, admin_pb2.AddReplicaResponse, lambda answer: read_broker(answer.broker))
+    return AdminCall(request, lambda answer: read_broker(answer.broker))
 
 
 def remove_replica(broker: str, replica: str) -> AdminCall[Broker]:
+    """Remove a replica that does not lead, and allow the broker one less."""
     request = admin_pb2.RemoveReplicaRequest(
         broker=check_text("broker", broker), replica=check_text("replica", replica)
     )
-    return AdminCall(
-        "RemoveReplica", request, admin_pb2.RemoveReplicaResponse, lambda answer: read_broker(answer.broker)
-    )
+    return AdminCall(request, lambda answer: read_broker(answer.broker))
 
 
 def _read_elected(answer: admin_pb2.ElectReplicaResponse) -> UncleanElection:

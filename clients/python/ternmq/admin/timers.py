@@ -39,7 +39,7 @@ class TimerPage:
 def list_timers(*, topic: str = "", page: str = "", limit: int = PAGE) -> AdminCall[TimerPage]:
     """List one page, for each broker by time; `page` is `next_page` of the page before."""
     request = admin_pb2.ListTimersRequest(topic=check_text("topic", topic), limit=limit, page=page)
-    return AdminCall("ListTimers", request, admin_pb2.ListTimersResponse, _read_page)
+    return AdminCall(request, _read_page)
 
 
 def _read_page(answer: admin_pb2.ListTimersResponse) -> TimerPage:

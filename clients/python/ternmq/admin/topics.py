@@ -122,7 +122,11 @@ def create_topic(
     brokers: Iterable[str] = (),
     **settings: Unpack[TopicSettings],
 ) -> AdminCall[bool]:
-    """Create a topic; the value is False if it exists with the same settings."""
+    """Create a topic; False if it exists with the same settings, `BadRequest` if with others.
+
+    `queues` is how many message queues it has on each of its brokers. What is left out is the server's default; a
+    topic is on all brokers of a cluster unless some are named.
+    """
     topic = admin_pb2.Topic(
         name=check_text("name", name),
         type=TYPES[check_choice("type", type, list(TYPES))],
@@ -130,25 +134,20 @@ def create_topic(
         mixed=type == MIXED,
     )
     write_given(topic, "a topic has no setting", TOPIC_SETTINGS, {"queues": queues, **settings})
-    return AdminCall(
-        "CreateTopic",
-        admin_pb2.CreateTopicRequest(topic=topic),
-        admin_pb2.CreateTopicResponse,
-        lambda answer: answer.created,
-    )
+    return AdminCall(admin_pb2.CreateTopicRequest(topic=topic), lambda answer: answer.created)
 
 
-def list_all(names: Iterable[str] = (), *, search: str = "") -> AdminCall[list[Topic]]:
-    """List all topics by name, or those of these names that exist; with `search` only those whose name contains it, in
-    any case."""
+def list_topics(names: Iterable[str] = (), *, search: str = "") -> AdminCall[list[Topic]]:
+    """List all topics by name, or those of `names` that exist, including retry and dead letter topics. With
+    `search` only those whose name contains it, in any case."""
     request = admin_pb2.ListTopicsRequest(names=check_texts("names", names), search=check_text("search", search))
-    return AdminCall("ListTopics", request, admin_pb2.ListTopicsResponse, _read_list)
+    return AdminCall(request, _read_list)
 
 
 def describe_topic(name: str, *, contents: bool = False) -> AdminCall[TopicDescription]:
-    """Describe a topic; `contents` adds what costs more."""
+    """Describe a topic and its queues. `contents` adds sizes, ages, groups and rates, which cost more."""
     request = admin_pb2.DescribeTopicRequest(name=check_text("name", name), contents=contents)
-    return AdminCall("DescribeTopic", request, admin_pb2.DescribeTopicResponse, _read_description)
+    return AdminCall(request, _read_description)
 
 
 def update_topic(
@@ -159,27 +158,32 @@ def update_topic(
     remove_brokers: Iterable[str] = (),
     **settings: Unpack[TopicSettings],
 ) -> AdminCall[Topic]:
-    """Update a topic; what is None stays."""
+    """Change a topic; what is left out stays. Queues can be added but not removed. Returns the changed topic.
+
+    A broker can be removed when it is draining, or nobody can write to the topic: its messages are lost.
+    """
     request = admin_pb2.UpdateTopicRequest(
         name=check_text("name", name),
         added_brokers=check_texts("add_brokers", add_brokers),
         removed_brokers=check_texts("remove_brokers", remove_brokers),
     )
     write_given(request, "a topic has no setting", TOPIC_SETTINGS, {"queues": queues, **settings})
-    return AdminCall("UpdateTopic", request, admin_pb2.UpdateTopicResponse, lambda answer: _read_topic(answer.topic))
+    return AdminCall(request, lambda answer: _read_topic(answer.topic))
 
 
 def delete_topic(name: str) -> AdminCall[None]:
+    """Delete a topic with all its messages."""
     request = admin_pb2.DeleteTopicRequest(name=check_text("name", name))
-    return AdminCall("DeleteTopic", request, admin_pb2.DeleteTopicResponse, read_nothing)
+    return AdminCall(request, read_nothing)
 
 
 def purge_topic(name: str, *, before: datetime | None = None, dry_run: bool = False) -> AdminCall[list[PurgedQueue]]:
-    """Remove messages that were stored before that time, or all; `dry_run` only counts them."""
+    """Remove a topic's messages, all or those that were stored before a time, and keep the topic. Groups continue
+    with what is left; delayed and half messages stay."""
     request = admin_pb2.PurgeTopicRequest(name=check_text("name", name), dry_run=dry_run)
     if before is not None:
         request.before.CopyFrom(to_timestamp(to_nanos(check_moment("before", before))))
-    return AdminCall("PurgeTopic", request, admin_pb2.PurgeTopicResponse, _read_purged, at_least_s=PURGE_TIMEOUT_S)
+    return AdminCall(request, _read_purged, at_least_s=PURGE_TIMEOUT_S)
 
 
 def _read_list(answer: admin_pb2.ListTopicsResponse) -> list[Topic]:

@@ -72,52 +72,56 @@ class Resealed:
 
 
 def create_user(name: str, secret: str = "", *, is_super: bool = False) -> AdminCall[UserSecret]:
-    """Create a user; without a secret the server creates one."""
+    """Create a user, whose access key is the name; `BadRequest` if it exists. Without a secret the server creates
+    one, which is returned here and never again."""
     request = admin_pb2.CreateUserRequest(
         name=check_text("name", name), secret=check_text("secret", secret), super=check_flag("is_super", is_super)
     )
-    return AdminCall("CreateUser", request, admin_pb2.CreateUserResponse, _read_secret)
+    return AdminCall(request, _read_secret)
 
 
 def update_user(name: str, *, is_super: bool | None = None, enabled: bool | None = None) -> AdminCall[User]:
-    """Update a user; what is None stays. The value is the changed user."""
+    """Make a user a super user or not, enabled or not; the last enabled super user can't be changed."""
     request = admin_pb2.UpdateUserRequest(name=check_text("name", name))
     if is_super is not None:
         request.super = check_flag("is_super", is_super)
     if enabled is not None:
         request.enabled = check_flag("enabled", enabled)
-    return AdminCall("UpdateUser", request, admin_pb2.UpdateUserResponse, _read_answer)
+    return AdminCall(request, _read_answer)
 
 
 def delete_user(name: str) -> AdminCall[None]:
+    """Delete a user, with all secrets and policies."""
     request = admin_pb2.DeleteUserRequest(name=check_text("name", name))
-    return AdminCall("DeleteUser", request, admin_pb2.DeleteUserResponse, read_nothing)
+    return AdminCall(request, read_nothing)
 
 
 def describe_user(name: str) -> AdminCall[User]:
+    """Describe a user with its policies, and the ages of its secrets."""
     request = admin_pb2.DescribeUserRequest(name=check_text("name", name))
-    return AdminCall("DescribeUser", request, admin_pb2.DescribeUserResponse, _read_answer)
+    return AdminCall(request, _read_answer)
 
 
 def list_users(page: str = "") -> AdminCall[UserPage]:
     """List users by name; `page` is `next_page` of the page before."""
     request = admin_pb2.ListUsersRequest(page=check_text("page", page))
-    return AdminCall("ListUsers", request, admin_pb2.ListUsersResponse, _read_page)
+    return AdminCall(request, _read_page)
 
 
 def rotate_secret(name: str, secret: str = "", *, overlap: timedelta | None = None) -> AdminCall[UserSecret]:
-    """Rotate a secret. Without one the server creates it; without an overlap the old one stays valid for the
-    default."""
+    """Give a user another secret; the server creates it if it is left out. The previous one stays valid for the
+    overlap, a day by default; any older one ends."""
     request = admin_pb2.RotateSecretRequest(user=check_text("name", name), secret=check_text("secret", secret))
     if overlap is not None:
         request.overlap.FromTimedelta(check_span("overlap", overlap))
-    return AdminCall("RotateSecret", request, admin_pb2.RotateSecretResponse, _read_secret)
+    return AdminCall(request, _read_secret)
 
 
 def put_policy(
     name: str, resource: str, actions: str, *, deny: bool = False, sources: Iterable[str] = ()
 ) -> AdminCall[User]:
-    """Set a policy; it replaces the user's policy with the same resource and decision."""
+    """Allow a user something, or with `deny` forbid it: `put_policy("alice", "Topic:orders-*", "Pub,Sub")`. It
+    replaces the policy with the same resource and decision. Returns the changed user."""
     policy = admin_pb2.Policy(
         resource=check_text("resource", resource),
         actions=check_text("actions", actions),
@@ -125,21 +129,21 @@ def put_policy(
         sources=check_texts("sources", sources),
     )
     request = admin_pb2.PutPolicyRequest(user=check_text("name", name), policy=policy)
-    return AdminCall("PutPolicy", request, admin_pb2.PutPolicyResponse, _read_answer)
+    return AdminCall(request, _read_answer)
 
 
 def delete_policy(name: str, resource: str, *, deny: bool = False) -> AdminCall[User]:
+    """Remove a policy; `NotFound` if the user has none with that resource and decision."""
     request = admin_pb2.DeletePolicyRequest(
         user=check_text("name", name), resource=check_text("resource", resource), deny=check_flag("deny", deny)
     )
-    return AdminCall("DeletePolicy", request, admin_pb2.DeletePolicyResponse, _read_answer)
+    return AdminCall(request, _read_answer)
 
 
 def reseal_secrets() -> AdminCall[Resealed]:
+    """Encrypt all secrets with the current key, after another key became the first."""
     return AdminCall(
-        "ResealSecrets",
         admin_pb2.ResealSecretsRequest(),
-        admin_pb2.ResealSecretsResponse,
         lambda answer: Resealed(users=answer.users, unreadable=tuple(answer.unreadable)),
         at_least_s=RESEAL_TIMEOUT_S,
     )

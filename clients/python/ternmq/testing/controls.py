@@ -59,7 +59,7 @@ class Controls(ABC):
 
     def create_group(self, name: str, **settings: Unpack[groups.GroupSettings]) -> str:
         """Create a consumer group; return its name. Omitted settings have the server's default."""
-        self._send_call(groups.create_group(name, settings))
+        self._send_call(groups.create_group(name, **settings))
         return name
 
     def fresh_name(self, prefix: str = "test") -> str:

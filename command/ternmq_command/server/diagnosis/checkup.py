@@ -215,7 +215,7 @@ def check_certificate(endpoint: str) -> Iterator[Finding]:
 def check_brokers(admin: "AdminClient") -> Iterator[Finding]:
     from ternmq.admin import brokers as broker_calls
 
-    for broker in admin.send_call(broker_calls.list_all()):
+    for broker in admin.send_call(broker_calls.list_brokers()):
         if not broker.live:
             yield Finding("broker", "problem", f"{broker.name} is away", f"start it, or: {_removal_command(broker)}")
         elif broker.draining:

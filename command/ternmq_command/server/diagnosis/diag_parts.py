@@ -61,18 +61,22 @@ def _fill_server_parts(bundle: "DiagnosticBundle", client: WatchingClient) -> No
     bundle.add_json(
         "brokers.json",
         "the brokers",
-        lambda: [broker_record(each) for each in client.send_call(broker_calls.list_all())],
+        lambda: [broker_record(each) for each in client.send_call(broker_calls.list_brokers())],
     )
     bundle.add_json(
         "shards.json",
         "the replicas of brokers",
-        lambda: [shard_record(each) for each in client.send_call(broker_calls.list_all())],
+        lambda: [shard_record(each) for each in client.send_call(broker_calls.list_brokers())],
     )
     bundle.add_json(
-        "topics.json", "all topics", lambda: [topic_record(each) for each in client.send_call(topic_calls.list_all())]
+        "topics.json",
+        "all topics",
+        lambda: [topic_record(each) for each in client.send_call(topic_calls.list_topics())],
     )
     bundle.add_json(
-        "groups.json", "all groups", lambda: [group_record(each) for each in client.send_call(group_calls.list_all())]
+        "groups.json",
+        "all groups",
+        lambda: [group_record(each) for each in client.send_call(group_calls.list_groups())],
     )
     bundle.add_json("lags.json", f"the lags of the first {LAGS_MAX} groups", lambda: _group_lags(client))
     bundle.add_json("clients.json", f"the first {CLIENTS_MAX} clients", lambda: _client_records(client))

@@ -39,7 +39,7 @@ def command(topic: str, group: str, endpoint: str, as_json: bool) -> None:
 
     if topic and group:
         raise WrongUsage("give --topic or --group, not both")
-    found = send_call(endpoint, history_calls.get_history(topic=topic, group=group))
+    found = send_call(endpoint, history_calls.history(topic=topic, group=group))
     if as_json:
         print_json(_history_record(found))
     else:

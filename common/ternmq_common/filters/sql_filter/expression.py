@@ -14,7 +14,7 @@ from ternmq_common.filters.sql_filter.stored_properties import (
     user_properties,
 )
 from ternmq_common.filters.sql_filter.values import EvaluationError
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import SQL_FILTER_BYTES_MAX
 
 if TYPE_CHECKING:

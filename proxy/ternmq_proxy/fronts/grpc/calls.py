@@ -1,18 +1,19 @@
 """The calls that are served, and the activity that answers each of them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import service_pb2
-from ternmq_proxy.fronts.grpc.activities.admin.table import ADMIN_ACTIVITIES
+from ternmq_proxy.fronts.grpc.activities.admin.modules import MODULES as ADMIN_MODULES
 from ternmq_proxy.fronts.grpc.activities.client_life import begin_heartbeat, heartbeat, notify_client_termination
 from ternmq_proxy.fronts.grpc.activities.end_transaction import end_transaction
 from ternmq_proxy.fronts.grpc.activities.lite_subscription import sync_lite_subscription
 from ternmq_proxy.fronts.grpc.activities.offsets import get_offset, query_offset, update_offset
-from ternmq_proxy.fronts.grpc.activities.published_admin.table import PUBLISHED_ACTIVITIES
+from ternmq_proxy.fronts.grpc.activities.published_admin.modules import MODULES as PUBLISHED_MODULES
 from ternmq_proxy.fronts.grpc.activities.pull_message import pull_message
 from ternmq_proxy.fronts.grpc.activities.query_route import query_assignment, query_route
 from ternmq_proxy.fronts.grpc.activities.recall_message import recall_message
@@ -27,6 +28,8 @@ from ternmq_proxy.fronts.grpc.activities.settle_message import (
 )
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from ternmq_protos.v2.definition_pb2 import Status
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
@@ -131,20 +134,28 @@ def messaging_calls() -> "dict[str, UnaryCall | StreamedCall]":
 
 def admin_calls() -> "dict[str, UnaryCall]":
     """Return the calls of our own Admin service."""
-    return _unary_calls(ADMIN_SERVICE, admin_pb2, ADMIN_ACTIVITIES)
+    return _unary_calls(ADMIN_SERVICE, admin_pb2, ADMIN_MODULES)
 
 
 def published_admin_calls() -> "dict[str, UnaryCall]":
     """Return the calls of the Admin service that is published with the protocol."""
-    return _unary_calls(PUBLISHED_ADMIN_SERVICE, published_pb2, PUBLISHED_ACTIVITIES)
+    return _unary_calls(PUBLISHED_ADMIN_SERVICE, published_pb2, PUBLISHED_MODULES)
 
 
-def _unary_calls(service: Any, module: Any, activities: Mapping[str, Activity]) -> "dict[str, UnaryCall]":  # noqa: ANN401
+def _unary_calls(service: Any, messages: Any, modules: "tuple[ModuleType, ...]") -> "dict[str, UnaryCall]":  # noqa: ANN401
     return {
         method.name: UnaryCall(
-            activities[method.name],
-            getattr(module, method.input_type.name),
-            getattr(module, method.output_type.name),
+            _find_activity(method.name, modules),
+            getattr(messages, method.input_type.name),
+            getattr(messages, method.output_type.name),
         )
         for method in service.methods
     }
+
+
+def _find_activity(call: str, modules: "tuple[ModuleType, ...]") -> Activity:
+    """Return the function that answers a call: `list_timers` of one of the modules answers ListTimers."""
+    name = re.sub(r"\B(?=[A-Z])", "_", call).lower()
+    [activity] = [vars(module)[name] for module in modules if name in vars(module)]
+    found: Activity = activity
+    return found

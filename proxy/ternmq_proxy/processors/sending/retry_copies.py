@@ -6,7 +6,7 @@ first form, and the delay level.
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.names import retry_topic
 from ternmq_common.shard.hidden_fields import RETRY_TOPIC, hidden_of, replace_hidden
 from ternmq_common.shard.model import NewMessage
@@ -51,7 +51,7 @@ class RetryCopy:
         changed = hidden._replace(reconsume_times=self.failures, properties=properties)
         names = read_names(stored.system)
         return NewMessage(
-            tag_hash(names.tag) if names.tag else 0,
+            tag_hash(names.tag),
             replace_hidden(stored.system, changed),
             stored.rest,
             (names.message_id, *names.keys),

@@ -12,7 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.dead_letters import DEAD_LETTER_PROPERTIES
 from ternmq_common.errors import ErrorCode, MessagingError
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.printable import find_name_problem
 from ternmq_common.shard.hidden_fields import hidden_of, replace_hidden
 from ternmq_common.shard.model import NewMessage
@@ -68,7 +68,7 @@ def to_stored_form(
             f"{limits.stored_properties_bytes_max} are allowed",
         )
     tag = message.tag
-    return NewMessage(tag_hash(tag) if tag else 0, system, rest, (message.message_id, *message.keys))
+    return NewMessage(tag_hash(tag), system, rest, (message.message_id, *message.keys))
 
 
 def _serialize_rest(message: "ProducerMessage") -> bytes:

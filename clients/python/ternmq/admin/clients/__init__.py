@@ -1,1 +1,1 @@
-"""The clients of the admin service: with asyncio, blocking, and without gRPC."""
+"""The clients of the admin service: with asyncio, and without gRPC; `ternmq.blocking` has the blocking one."""

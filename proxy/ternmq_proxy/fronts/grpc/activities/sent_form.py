@@ -27,11 +27,16 @@ def serialize_sent(messages: "Sequence[NewMessage]", first: int) -> bytes:
 def serialize_sent_apart(messages: "Sequence[NewMessage]", offsets: "Sequence[int]") -> bytes:
     """Return a serialized `SendMessageResponse` for messages that were stored in several queues, at these offsets."""
     parts = [_STATUS]
+    id_bytes = place_bytes = -1
+    before_id = before_transaction_id = b""
     for message, offset in zip(messages, offsets, strict=True):
         coded = message.keys[0].encode()
-        size = encode_varint(len(coded))
         place = _OFFSET_TAG + encode_varint(offset) if offset else b""
-        entry_bytes = len(_STATUS) + 2 * (1 + len(size) + len(coded)) + len(place)
-        parts += (_ENTRY_TAG, encode_varint(entry_bytes), _STATUS, _MESSAGE_ID_TAG, size, coded)
-        parts += (_TRANSACTION_ID_TAG, size, coded, place)
+        if len(coded) != id_bytes or len(place) != place_bytes:  # nearly all entries of an answer have the same sizes
+            id_bytes, place_bytes = len(coded), len(place)
+            size = encode_varint(id_bytes)
+            entry_bytes = len(_STATUS) + 2 * (1 + len(size) + id_bytes) + place_bytes
+            before_id = b"".join((_ENTRY_TAG, encode_varint(entry_bytes), _STATUS, _MESSAGE_ID_TAG, size))
+            before_transaction_id = _TRANSACTION_ID_TAG + size
+        parts += (before_id, coded, before_transaction_id, coded, place)
     return b"".join(parts)

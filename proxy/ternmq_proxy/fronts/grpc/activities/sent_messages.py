@@ -16,7 +16,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import MessageLimits
 from ternmq_common.names import is_legal_lite
 from ternmq_common.printable import NAME_BYTES_MAX
@@ -210,7 +210,7 @@ def _read_stored_form(
     system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, kind, born))
     if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
         raise NotOrdinary
-    return (group, lite), NewMessage(tag_hash(tag) if tag else 0, system, rest, (message_id, *keys))
+    return (group, lite), NewMessage(tag_hash(tag), system, rest, (message_id, *keys))
 
 
 def _read_from_birth(data: bytes, at: int, end: int, sender: SendContext) -> tuple[bytes, str, str, str]:

@@ -9,7 +9,7 @@ from binascii import b2a_hex
 from hashlib import md5
 from typing import TYPE_CHECKING, Final
 
-from ternmq_common.filters.tag_filter import tag_hash
+from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.shard.mirror_origin import MIRROR_PROPERTY, parse_origin
 from ternmq_common.shard.model import NewMessage
 from ternmq_common.wire import encode_field
@@ -76,7 +76,7 @@ class OrdinaryReader:
         system = write_ordinary(tag, names, checksum, birth)
         if len(system) + len(rest) - size > limits.stored_properties_bytes_max:
             return None
-        return NewMessage(tag_hash(tag) if tag else 0, system, rest, names)
+        return NewMessage(tag_hash(tag), system, rest, names)
 
 
 def _read_birth(mirrored: str) -> bytes | None:

@@ -43,5 +43,10 @@ STORED_OTHERWISE: Final = frozenset({KEYS, TAGS, UNIQUE_KEY, WAIT, TRACE_CONTEXT
 answer. The sharding key is not among them: delayed and half messages have no message group."""
 WRITTEN_BY_SERVER: Final = frozenset({MESSAGE_REGION, TRACE_ON, CLUSTER, POP_CHECKPOINT})
 NOT_HIDDEN: Final = STORED_OTHERWISE | WRITTEN_BY_SERVER
-RESERVED: Final = RESERVED_PROPERTY_KEYS | {CHECK_IMMUNITY_TIME, TRANSACTION_ID, TRACE_CONTEXT, SHARDING_KEY}
+RESERVED: Final[frozenset[str]] = RESERVED_PROPERTY_KEYS | {
+    CHECK_IMMUNITY_TIME,
+    TRANSACTION_ID,
+    TRACE_CONTEXT,
+    SHARDING_KEY,
+}
 """Names that are not the users'."""
