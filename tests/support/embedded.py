@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc
 import grpc.aio
 
+from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import admin_pb2 as published_pb2
@@ -20,12 +21,12 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.server.main import make_clock, start
 from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits
+from tests.support.stack import ANY_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from types import TracebackType
-
-    from ternmq_common.server_settings import ServerSettings
 
 MESSAGING = rpc.DESCRIPTOR.services_by_name["MessagingService"]
 ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
@@ -37,11 +38,16 @@ Proto = Any
 _ids = itertools.count()
 
 
+def local_settings(folder: "Path", **more: Proto) -> ServerSettings:
+    """Settings of a server whose data is there, and that serves gRPC and HTTP at free ports of this machine."""
+    return ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, **more)
+
+
 class Embedded:
     """A running stack; `grpc` and `http` are its addresses, `host:port`, `more_grpc` those of further listeners, and
     `admin` that of operators, `remoting` that of 4.x clients."""
 
-    def __init__(self, settings: "ServerSettings", answer_limits: AnswerLimits = ANSWER_LIMITS) -> None:
+    def __init__(self, settings: ServerSettings, answer_limits: AnswerLimits = ANSWER_LIMITS) -> None:
         self.settings = settings
         self._answer_limits = answer_limits
         self.grpc = self.http = self.admin = self.remoting = ""

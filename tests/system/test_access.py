@@ -16,7 +16,6 @@ import pytest_asyncio
 from grpc_reflection.v1alpha import reflection_pb2
 
 from ternmq_common.access.users import AccessUser, UserSecret
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -34,7 +33,7 @@ from tests.support.access_table import (
     is_enough,
     rights,
 )
-from tests.support.embedded import Embedded, RawClient, code, message, receive_request
+from tests.support.embedded import Embedded, RawClient, code, local_settings, message, receive_request
 from tests.support.until import until
 from tests.support.users import SECRET, Users, signed
 from tests.system.test_telemetry import consumer
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-ANY_PORT = "127.0.0.1:0"
 EVERY: dict[str, Line] = {**MESSAGING, **ADMIN, **PUBLISHED}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,14 +59,8 @@ class Guarded:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Guarded]":
     folder = tmp_path_factory.mktemp("guarded")
-    settings = ServerSettings(
-        data_dir=folder,
-        grpc=ANY_PORT,
-        http=ANY_PORT,
-        access_control=True,
-        init_user="first",
-        init_secret=SECRET,
-        auto_create_per_minute=100_000,
+    settings = local_settings(
+        folder, access_control=True, init_user="first", init_secret=SECRET, auto_create_per_minute=100_000
     )
     with pytest.MonkeyPatch.context() as patch:
         users = Users().serve(patch)

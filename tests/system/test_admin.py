@@ -4,12 +4,11 @@ import time
 
 import pytest
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, Proto, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 
@@ -73,8 +72,7 @@ async def test_a_topic_that_exists_otherwise_stays_as_it_is(
 
 async def test_what_is_left_out_is_the_servers_default(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("defaults")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, default_queues=2)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(folder, default_queues=2)) as server, RawClient(server.grpc) as client:
         await create_topic(client, name="orders")
         await create_group(client, name="readers")
         topic = (await describe_topic(client, "orders")).topic
@@ -185,7 +183,7 @@ async def test_a_deleted_group_starts_over(client: RawClient, other: RawClient, 
 
 
 async def test_topics_groups_and_messages_outlive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("restarted"), grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path_factory.mktemp("restarted"))
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("orders")
         await client.send("orders", b"1", b"2")
@@ -211,7 +209,7 @@ async def identity(client: RawClient, name: str) -> str:
 async def test_a_topic_has_an_identity_that_outlives_changes_and_restarts_and_no_other_has(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("identities"), grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path_factory.mktemp("identities"))
     letters = "%DLQ%readers"
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         for name in ("orders", "payments"):

@@ -11,8 +11,8 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, code, duration, message, names
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, duration, local_settings, message, names
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group, delete_topic, describe_group
 from tests.system.test_offsets import get, pull, update
 from tests.system.test_receive_polling import until_known
@@ -67,7 +67,7 @@ async def bury(client: RawClient, topic: str, group: str, *bodies: bytes, **syst
 @pytest.fixture
 def settings(tmp_path: Path) -> ServerSettings:
     """Of a server that is started again."""
-    return ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    return local_settings(tmp_path)
 
 
 # --- moving a group

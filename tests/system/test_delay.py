@@ -7,13 +7,12 @@ import pytest
 
 from ternmq_broker.timers import TimerDelivery
 from ternmq_common.errors import MessagingError
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, code, message, moment, names
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings, message, moment, names
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 POLL_S = 10.0
@@ -265,9 +264,7 @@ async def test_a_level_counts_no_property_and_beats_no_earlier_rule(timed: RawCl
 
 
 async def test_operators_choose_what_levels_stand_for(tmp_path: Path, group: str) -> None:
-    settings = ServerSettings(
-        data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, test_clock=True, delay_levels="2m 3h", delay_max_ms=2 * HOUR_MS
-    )
+    settings = local_settings(tmp_path, test_clock=True, delay_levels="2m 3h", delay_max_ms=2 * HOUR_MS)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("reminders", kind=pb.DELAY)
         before = await client.server_ms()

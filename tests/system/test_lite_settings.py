@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, Proto, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group, describe_group
 from tests.system.test_admin_consumption import update_group
 from tests.system.test_topic_settings import create
@@ -144,7 +143,7 @@ async def test_a_group_stays_with_its_topic_and_what_it_is(client: RawClient, ch
 
 
 async def test_lite_settings_outlive_a_restart(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await create(client, admin_pb2.Topic(name="chats", type=pb.LITE, lite_ttl=DAY))
         await create_group(client, name="agents", lite=lite("chats", **ALL))

@@ -8,15 +8,14 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.model import ConsumerGroup
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.catalog.change_log import PER_MINUTE, ChangeLog
 from ternmq_proxy.fronts.refusals import RefusalLog
-from tests.support.embedded import Embedded, Proto, RawClient, code, message
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings, message
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 
@@ -33,16 +32,14 @@ def info(caplog: pytest.LogCaptureFixture) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Instead of that of all tests, which make more in a minute than is logged of one host."""
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("told"), grpc=ANY_PORT, http=ANY_PORT)
-    async with Embedded(settings) as running:
+    async with Embedded(local_settings(tmp_path_factory.mktemp("told"))) as running:
         yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fresh(tmp_path: Path) -> AsyncIterator[RawClient]:
     """A client of a server that has refused nobody yet, and makes nothing by itself."""
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, auto_create=False)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(tmp_path, auto_create=False)) as server, RawClient(server.grpc) as client:
         yield client
 
 

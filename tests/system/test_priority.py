@@ -7,14 +7,13 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.model import QueueRef, Topic, TopicRoute
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.sending.placement import QueuePlacement, queue_of_priority
-from tests.support.embedded import Embedded, Proto, RawClient, code, message
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings, message
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 QUEUES = 4
@@ -110,8 +109,7 @@ async def test_brokers_take_requests_in_turn() -> None:
 
 
 async def test_the_smaller_number_comes_first_where_the_setting_says_so(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, priority_order_asc=False)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(tmp_path, priority_order_asc=False)) as server, RawClient(server.grpc) as client:
         await client.create_topic("alarms", queues=QUEUES, kind=pb.PRIORITY)
         for priority in (2, 0, 3, 1):
             await client.send("alarms", b"%d" % priority, priority=priority)

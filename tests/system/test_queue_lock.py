@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, Proto, RawClient, code, duration
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, duration, local_settings
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group, describe_topic
 from tests.system.test_offsets import Pulled, pull
 from tests.system.test_pull_groups import Joins, Member, joining, update
@@ -288,7 +287,7 @@ async def test_how_long_a_queue_may_be_held(client: RawClient, new_topic: str, h
 
 
 async def test_after_a_restart_who_asks_first_is_the_reader(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("locked"), grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path_factory.mktemp("locked"))
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("orders")
         await create_group(client, name="g", queue_lock_hold=FOR_EVER)

@@ -7,18 +7,16 @@ import grpc
 import pytest
 
 from ternmq_common.retry_hint import parse_retry_hint
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, message
+from tests.support.embedded import Embedded, Proto, RawClient, local_settings, message
 from tests.support.until import until_answered
-from tests.system.conftest import ANY_PORT
 
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Embedded]:
-    async with Embedded(ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)) as running:
+    async with Embedded(local_settings(tmp_path)) as running:
         yield running
 
 
@@ -169,7 +167,7 @@ async def test_a_quota_that_makes_no_sense_is_refused(client: RawClient) -> None
 
 
 async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await put(client, "user", "alice", messages_in=7)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:

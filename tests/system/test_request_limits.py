@@ -11,14 +11,13 @@ import pytest_asyncio
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import MIB, RequestLimits
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.sending import inflation
 from ternmq_proxy.processors.sending.inflation import InflationRoom, RequestInflation
-from tests.support.embedded import Embedded, RawClient, code, message
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings, message
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 LIMITS = RequestLimits(entries_max=4, inflated_bytes_max=2 * MIB)
@@ -27,10 +26,8 @@ PATIENCE_S = 20
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def limited_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
-    settings = ServerSettings(
-        data_dir=tmp_path_factory.mktemp("limited"),
-        grpc=ANY_PORT,
-        http=ANY_PORT,
+    settings = local_settings(
+        tmp_path_factory.mktemp("limited"),
         request_entries_max=LIMITS.entries_max,
         request_inflated_bytes_max=LIMITS.inflated_bytes_max,
     )

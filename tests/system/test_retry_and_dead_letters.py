@@ -13,8 +13,8 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, RawClient, code, message
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings, message
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group
 from tests.system.test_offsets import get, pull, query
 
@@ -50,7 +50,7 @@ async def dead_letters(client: RawClient, group: str, *, poll_s: float = 0.0) ->
 @pytest.fixture
 def settings(tmp_path: Path) -> ServerSettings:
     """Of a server that is started again."""
-    return ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    return local_settings(tmp_path)
 
 
 # --- retries

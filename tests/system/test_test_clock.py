@@ -8,11 +8,10 @@ from urllib.request import urlopen
 import pytest
 
 from ternmq_common.limits import DAY_MS
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
-from tests.support.embedded import Embedded, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 POLL_S = 10.0
@@ -75,7 +74,7 @@ async def test_no_time_and_too_much_are_bad_requests(timed: RawClient, by: Durat
 
 
 async def test_the_clock_ends_before_timestamps_do(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, test_clock=True)
+    settings = local_settings(tmp_path, test_clock=True)
     decade = Duration(seconds=3650 * DAY_MS // 1000)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         answers = [await advance(client, decade) for _ in range(700)]

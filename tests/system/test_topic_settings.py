@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
-from tests.support.embedded import Embedded, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_update_topic import update
 
 pytestmark = SERVER_LOOP
@@ -64,9 +63,7 @@ async def test_a_flush_mode_that_nobody_knows_is_refused(client: RawClient, topi
 
 
 async def test_settings_outlive_a_restart_and_old_messages_go_while_those_of_others_stay(tmp_path: Path) -> None:
-    settings = ServerSettings(
-        data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, test_clock=True, retention_check_interval_ms=1000
-    )
+    settings = local_settings(tmp_path, test_clock=True, retention_check_interval_ms=1000)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await create(client, admin_pb2.Topic(name="short", queues=1, retention=DAY, flush=admin_pb2.FLUSH_ASYNC))
         await client.create_topic("long")

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.catalog.handle_keys import HandleKeys
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.transaction_id import transaction_handle, transaction_of_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, code, message, names
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings, message, names
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 POLL_S = 10.0
@@ -123,8 +122,7 @@ async def test_each_message_of_a_request_is_a_transaction_of_its_own(
 
 
 async def test_too_many_open_transactions_are_refused_until_some_end(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, transactions_max=2)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(tmp_path, transactions_max=2)) as server, RawClient(server.grpc) as client:
         await client.create_topic("payments", kind=pb.TRANSACTION)
         sent = [message("payments", message_type=pb.TRANSACTION) for _ in range(3)]
         answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=sent))
@@ -176,7 +174,7 @@ async def test_another_message_under_the_same_id_is_a_transaction_of_its_own(
 
 
 async def test_a_restart_knows_what_comes_again(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, transactions_max=1)
+    settings = local_settings(tmp_path, transactions_max=1)
     sent = rpc.SendMessageRequest(messages=[message("payments", message_id="mine", message_type=pb.TRANSACTION)])
     entries: list[rpc.SendResultEntry] = []
     metadata = (("x-mq-client-id", "the same producer"),)

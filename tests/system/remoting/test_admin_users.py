@@ -1,22 +1,18 @@
 """Users and policies by the requests of mqadmin, and rights for the requests of operators."""
 
-import base64
-import hashlib
-import hmac
 import json
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
-from ternmq_rpc.remoting.commands import Command
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, local_settings
 from tests.support.remoting_client import RemotingClient
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.stack import ANY_PORT
+from tests.support.users import SECRET
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
-SECRET = "secret-of-a-user"
 ENTRY = {"resource": "Topic:own-*", "actions": ["Pub", "Sub"], "sourceIps": ["10.0.0.0/8"], "decision": "Allow"}
 
 
@@ -80,26 +76,10 @@ async def test_accounts_of_4x_are_refused_in_words(server: Embedded, code: int) 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """A server with access control and one super user, `first`."""
-    settings = ServerSettings(
-        data_dir=tmp_path_factory.mktemp("guarded-remoting"),
-        grpc=ANY_PORT,
-        http=ANY_PORT,
-        remoting=ANY_PORT,
-        access_control=True,
-        init_user="first",
-        init_secret=SECRET,
-    )
+    folder = tmp_path_factory.mktemp("guarded-remoting")
+    settings = local_settings(folder, remoting=ANY_PORT, access_control=True, init_user="first", init_secret=SECRET)
     async with Embedded(settings) as running:
         yield running
-
-
-async def call_as(user: str, client: RemotingClient, code: int, body: bytes = b"", **fields: object) -> Command:
-    """Send a request that the user has signed."""
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
-    texts["AccessKey"] = user
-    content = "".join(value for _, value in sorted(texts.items())).encode() + body
-    signature = base64.b64encode(hmac.digest(SECRET.encode(), content, hashlib.sha1)).decode()
-    return await client.call(code, body, **texts, Signature=signature)
 
 
 async def test_requests_of_operators_need_rights(guarded: Embedded) -> None:
@@ -107,17 +87,17 @@ async def test_requests_of_operators_need_rights(guarded: Embedded) -> None:
         unsigned = await client.call(106)
         assert (unsigned.code, unsigned.remark) == (16, "username cannot be null.")
         user = {"username": "reader", "password": SECRET, "userType": "Normal"}
-        assert (await call_as("first", client, 3001, json.dumps(user).encode(), username="reader")).code == 0
+        assert (await client.call_as("first", 3001, json.dumps(user).encode(), username="reader")).code == 0
         entry = {**ENTRY, "actions": ["Get", "Sub"], "sourceIps": []}
         acl = {"subject": "User:reader", "policies": [{"policyType": "Custom", "entries": [entry]}]}
-        assert (await call_as("first", client, 3006, json.dumps(acl).encode(), subject="User:reader")).code == 0
+        assert (await client.call_as("first", 3006, json.dumps(acl).encode(), subject="User:reader")).code == 0
         for topic in ("own-topic", "foreign-topic"):
-            assert (await call_as("first", client, 17, topic=topic, readQueueNums=2, writeQueueNums=2)).code == 0
-        assert (await call_as("reader", client, 202, topic="own-topic")).code == 0
-        listed = json.loads((await call_as("reader", client, 21)).body)["topicConfigTable"]
+            assert (await client.call_as("first", 17, topic=topic, readQueueNums=2, writeQueueNums=2)).code == 0
+        assert (await client.call_as("reader", 202, topic="own-topic")).code == 0
+        listed = json.loads((await client.call_as("reader", 21)).body)["topicConfigTable"]
         assert set(listed) == {"own-topic"}
         for code, fields in FORBIDDEN.items():
-            refused = await call_as("reader", client, code, b"{}", **fields)
+            refused = await client.call_as("reader", code, b"{}", **fields)
             assert (code, refused.code) == (code, 16), refused.remark
             assert "reader" in refused.remark
 

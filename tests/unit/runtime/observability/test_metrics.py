@@ -21,8 +21,8 @@ from ternmq_runtime.observability.samples import Samples, Value
 from tests.support.collector import Collector
 from tests.support.embedded import Embedded, RawClient
 from tests.support.series_names import series_names
+from tests.support.stack import ANY_PORT
 
-ANY_PORT = "127.0.0.1:0"
 Series = dict[str, float]
 
 

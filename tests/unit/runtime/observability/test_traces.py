@@ -8,12 +8,11 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_runtime.observability.tracing import child_span, current_traceparent, is_recorded
 from tests.support.collector import Collector, text_of
-from tests.support.embedded import Embedded, Proto, RawClient, duration, message
+from tests.support.embedded import Embedded, Proto, RawClient, duration, local_settings, message
 
 pytestmark = pytest.mark.slow
 
@@ -35,13 +34,7 @@ def serve(tmp_path: Path, collector: Collector) -> Serve:
 
     @asynccontextmanager
     async def running(ratio: float = 0.0) -> AsyncIterator[RawClient]:
-        settings = ServerSettings(
-            data_dir=tmp_path / "data",
-            grpc="127.0.0.1:0",
-            http="127.0.0.1:0",
-            otlp_endpoint=collector.endpoint,
-            trace_ratio=ratio,
-        )
+        settings = local_settings(tmp_path / "data", otlp_endpoint=collector.endpoint, trace_ratio=ratio)
         async with Embedded(settings) as server, RawClient(server.grpc) as client:
             yield client
 
