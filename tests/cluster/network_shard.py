@@ -10,7 +10,13 @@ from typing import Self
 
 from tests.cluster.network import Member, Network, port_into
 from tests.cluster.shard import SETTINGS, Shard
-from tests.support.cluster_processes import ClusterProcesses, MemberProcess, ProxyProcess, ReplicaProcess
+from tests.support.cluster_processes import (
+    ClusterProcesses,
+    MemberProcess,
+    ProxyProcess,
+    ReplicaProcess,
+    empty_registry,
+)
 from tests.support.postgres import Postgres
 
 STORAGE_PORT, GRPC_PORT, HTTP_PORT = 10911, 8081, 8082
@@ -33,7 +39,9 @@ class NetworkProcesses(ClusterProcesses):
         self._network = network
         self.registry, self.clients = network.member("registry"), network.member("clients")
         self.within = self.clients.within
-        self.postgres = Postgres(folder, host=self.registry.address, within=self.registry.within)
+        self.postgres = Postgres(
+            folder, host=self.registry.address, within=self.registry.within, holds=empty_registry()
+        )
         self.machines: dict[str, Member] = {}
         self._ports: dict[str, str] = {}
 

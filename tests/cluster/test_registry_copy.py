@@ -135,7 +135,9 @@ async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
         for process in killed:
             process.kill9()
         for process in killed:
-            await asyncio.to_thread(process.start)
+            process.begin()  # each waits for the registry before it takes its copy
+        for process in killed:
+            await asyncio.to_thread(process.wait_until_ready)
         for process in killed:
             age_s = (await ready_told(process))["registry_copy_age_s"]
             assert isinstance(age_s, int)

@@ -33,8 +33,9 @@ from tests.support.postgres import Postgres
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 BOTH = {"broker-0", "broker-1"}
+SETTINGS = 'lease_ms = "3s"\n'
 # Longer than a lease and the second in which proxies look: by then a broker that is not excused has gone.
-LONG_S = 8.0
+LONG_S = 5.0
 HEALED_WITHIN_S = 20.0
 KINDS = ("killed", "hanging")
 # What all processes have of the registry is known, and its tables are away for a while.
@@ -42,6 +43,15 @@ EMPTIED = "emptied"
 PROBLEMS = dict.fromkeys(KINDS, "the registry can't be reached") | {
     EMPTIED: "it lacks tables that it should have: run `ternmq registry migrate`"
 }
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    folder = tmp_path_factory.mktemp("cluster")
+    config = folder / "broker.toml"
+    config.write_text(SETTINGS)
+    with ClusterProcesses(folder, broker_options=("--config", str(config))) as processes:
+        yield processes
 
 
 @contextmanager

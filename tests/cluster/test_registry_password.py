@@ -20,7 +20,7 @@ from tests.cluster.watching import (
     sent_code,
     serving,
 )
-from tests.support.cluster_processes import BrokerProcess, MemberProcess, ProxyProcess, migrate
+from tests.support.cluster_processes import BrokerProcess, MemberProcess, ProxyProcess, empty_registry
 from tests.support.embedded import RawClient
 from tests.support.postgres import GUARDED, Postgres
 
@@ -50,8 +50,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     config, file = tmp_path / "broker.toml", tmp_path / "password"
     config.write_text(SETTINGS)
     file.write_text(f"{FIRST}\n")
-    with Postgres(tmp_path) as postgres:
-        migrate(postgres.url)
+    with Postgres(tmp_path, holds=empty_registry()) as postgres:
         postgres.guard(FIRST)
         url, password = postgres.url_of("postgres", GUARDED), ("--registry-password-file", str(file))
         with (
