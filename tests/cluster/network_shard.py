@@ -18,6 +18,7 @@ from tests.support.cluster_processes import (
     empty_registry,
 )
 from tests.support.postgres import Postgres
+from tests.support.stack import config_options
 
 STORAGE_PORT, GRPC_PORT, HTTP_PORT = 10911, 8081, 8082
 
@@ -89,9 +90,7 @@ class NetworkShard(Shard):
 @contextmanager
 def network_shard(folder: Path, *, replicas: int = 3, proxies: int = 2) -> Iterator[NetworkShard]:
     """A cluster of one shard, with a lease of 2 s. NoNetwork: it can't be had here."""
-    config = folder / "broker.toml"
-    config.write_text(SETTINGS)
-    options = ("--config", str(config))
+    options = config_options(folder, SETTINGS)
     with (
         Network() as network,
         NetworkProcesses(folder, network, replicas=replicas, proxies=proxies, options=options) as cluster,

@@ -41,7 +41,7 @@ def timed(topic: str, body: bytes, due_s: float) -> pb.Message:
 
 
 async def scheduled(client: RawClient, topic: str, body: bytes, due_s: float) -> rpc.SendMessageResponse:
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[timed(topic, body, due_s)]))
+    answer = await client.call("SendMessage", messages=[timed(topic, body, due_s)])
     assert isinstance(answer, rpc.SendMessageResponse)
     return answer
 

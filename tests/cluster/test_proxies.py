@@ -20,7 +20,7 @@ Proxies = Sequence[admin_pb2.Proxy]
 
 
 async def listed(client: RawClient) -> admin_pb2.ListProxiesResponse:
-    answer: admin_pb2.ListProxiesResponse = await client.admin("ListProxies", admin_pb2.ListProxiesRequest())
+    answer: admin_pb2.ListProxiesResponse = await client.admin("ListProxies")
     return answer
 
 
@@ -78,12 +78,12 @@ async def test_members_of_a_group_are_seen_wherever_they_are_connected(
         await client.configure(reader("billing", "orders", tag))
     both = sorted([here.client_id, there.client_id])
     for client in (here, there):
-        told = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name="billing"))
+        told = await client.admin("DescribeGroup", name="billing")
         assert [member.client_id for member in told.members] == both
         [contradiction] = told.inconsistencies
         assert f"'paid' by {here.client_id}; 'sent' by {there.client_id}" in contradiction
         assert list(told.silent) == []
-        found = await client.admin("ListClients", admin_pb2.ListClientsRequest(group="billing"))
+        found = await client.admin("ListClients", group="billing")
         places = {each.client_id: each.proxy for each in found.clients}
         assert places == {here.client_id: "proxy-0", there.client_id: "proxy-1"}
         assert list(found.silent) == []
@@ -99,7 +99,7 @@ async def test_members_of_a_group_are_seen_wherever_they_are_connected(
 
 
 async def asked_alone(client: RawClient) -> admin_pb2.ListClientsResponse | None:
-    answer: admin_pb2.ListClientsResponse = await client.admin("ListClients", admin_pb2.ListClientsRequest())
+    answer: admin_pb2.ListClientsResponse = await client.admin("ListClients")
     return answer if any("none of the brokers can be reached" in each for each in answer.silent) else None
 
 

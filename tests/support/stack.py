@@ -26,6 +26,13 @@ LOG_TAIL_CHARACTERS = 4000
 ANY_PORT = "127.0.0.1:0"
 
 
+def config_options(folder: Path, settings: str) -> tuple[str, str]:
+    """The options of a server that reads these settings, which are written to a file in the folder."""
+    config = folder / "ternmq.toml"
+    config.write_text(settings)
+    return "--config", str(config)
+
+
 class ServerProcess:
     """A server: `with ServerProcess(...) as server`. `addresses` has what its ready line names, and stays the same.
 

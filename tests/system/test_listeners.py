@@ -132,7 +132,7 @@ async def test_all_listeners_serve_the_same_clients_and_messages(tmp_path: Path)
                 settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription={"group": {"name": "readers"}})
                 assert code(await sender.configure(settings)) == "OK"
                 # A heartbeat that names no type is good only for a client that is known.
-                assert code(await other_way.call("Heartbeat", rpc.HeartbeatRequest(group={"name": "readers"}))) == "OK"
+                assert code(await other_way.call("Heartbeat", group={"name": "readers"})) == "OK"
                 await sender.send("hats", b"bowler")
                 [message] = (await other_way.receive("hats", "readers", poll_s=5)).messages
                 assert message.body == b"bowler"

@@ -13,7 +13,6 @@ import pytest_asyncio
 
 from ternmq_common.access.users import AccessSnapshot, AccessUser, UserSecret
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.audit import AuditLog
 from ternmq_proxy.access.authentication import RequestAuthentication
 from ternmq_proxy.access.control import AccessControl
@@ -33,8 +32,7 @@ class Unused:
     async def refusal(self) -> pb.Status:
         """Of a call that alice signs."""
         async with RawClient(self.server.grpc, metadata=signed("alice", "client-alice")) as alice:
-            request = rpc.QueryRouteRequest(topic={"name": "orders"})
-            status: pb.Status = (await alice.call("QueryRoute", request)).status
+            status: pb.Status = (await alice.call("QueryRoute", topic={"name": "orders"})).status
             return status
 
     def login(self) -> str:

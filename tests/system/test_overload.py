@@ -75,9 +75,7 @@ async def test_a_server_that_may_shed_serves_all_sends_while_it_is_in_time(tmp_p
         await raw.create_topic("plain")
         await raw.create_topic("ranked", kind=pb.PRIORITY)
         for sent in (message("plain"), message("ranked", priority=1)):
-            answers = await asyncio.gather(
-                *(raw.call("SendMessage", rpc.SendMessageRequest(messages=[sent])) for _ in range(20))
-            )
+            answers = await asyncio.gather(*(raw.call("SendMessage", messages=[sent]) for _ in range(20)))
             assert {answer.status.code for answer in answers} == {pb.OK}
 
 

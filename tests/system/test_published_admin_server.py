@@ -21,7 +21,7 @@ pytestmark = SERVER_LOOP
 
 
 async def changed(client: RawClient, level: "published.ChangeLogLevelRequest.Level") -> str:
-    answer = await client.published("ChangeLogLevel", published.ChangeLogLevelRequest(level=level))
+    answer = await client.published("ChangeLogLevel", level=level)
     assert isinstance(answer, published.ChangeLogLevelResponse)
     return answer.remark
 

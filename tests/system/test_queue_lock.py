@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded, Proto, RawClient, code, duration, local_settings
 from tests.system.conftest import SERVER_LOOP
@@ -29,7 +28,7 @@ async def group(client: RawClient) -> AsyncIterator[str]:
     name = f"locking-{client.client_id}"
     assert code(await create_group(client, name=name, queue_lock_hold=FOR_EVER)) == "OK"
     yield name
-    await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=name))
+    await client.admin("DeleteGroup", name=name)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -218,8 +217,7 @@ async def test_a_reader_whose_filter_lets_nothing_pass_keeps_nobody_waiting(
 
 
 async def reset(client: RawClient, member: Member, offset: int) -> None:
-    request = admin_pb2.ResetOffsetsRequest(group=member.group, topic=member.topic, offset=offset)
-    assert code(await client.admin("ResetOffsets", request)) == "OK"
+    assert code(await client.admin("ResetOffsets", group=member.group, topic=member.topic, offset=offset)) == "OK"
 
 
 async def test_a_reset_lets_another_have_the_queue(client: RawClient, owner: Member, second: Member) -> None:
@@ -272,7 +270,7 @@ async def test_a_deleted_group_leaves_no_lock_to_its_successor(
     client: RawClient, owner: Member, second: Member
 ) -> None:
     assert await owner.commit(2) == "OK"
-    await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=owner.group))
+    await client.admin("DeleteGroup", name=owner.group)
     await create_group(client, name=owner.group, queue_lock_hold=FOR_EVER)
     assert (await second.pull(0)).bodies == [b"0", b"1", b"2"]
     assert await refused(owner)

@@ -30,7 +30,7 @@ async def put(client: RawClient, kind: str, name: str, **limits: int) -> None:
     quota = admin_pb2.Quota(kind=kind, name=name)
     for limit, value in limits.items():
         setattr(quota, limit, value)
-    answer = await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
+    answer = await client.admin("PutQuota", quota=quota)
     assert answer.status.code == pb.OK, answer.status.message
 
 
@@ -74,9 +74,9 @@ async def test_a_quota_that_is_removed_holds_nobody_any_more(client: RawClient) 
     await put(client, "topic", "*", messages_in=1)
     assert (await sent(client, "orders", 30)).code == pb.OK
     assert (await sent(client, "orders")).code == pb.TOO_MANY_REQUESTS
-    await client.admin("DeleteQuota", admin_pb2.DeleteQuotaRequest(kind="topic", name="*"))
+    await client.admin("DeleteQuota", kind="topic", name="*")
     assert (await sent(client, "orders")).code == pb.OK
-    answer = await client.admin("DeleteQuota", admin_pb2.DeleteQuotaRequest(kind="topic", name="*"))
+    answer = await client.admin("DeleteQuota", kind="topic", name="*")
     assert answer.status.code == pb.NOT_FOUND
 
 
@@ -140,7 +140,7 @@ async def test_the_list_tells_quotas_and_what_is_taken_of_them(client: RawClient
     await put(client, "topic", "*", messages_in=2, bytes_out=1000)
     await sent(client, "orders", 9)
     await sent(client, "orders")
-    answer = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
+    answer = await client.admin("ListQuotas")
     [quota], [use] = answer.quotas, answer.uses
     assert (quota.kind, quota.name, quota.messages_in, quota.HasField("bytes_in")) == ("topic", "*", 2, False)
     assert (use.name, use.quota, use.refused) == ("orders", "*", 1)
@@ -162,7 +162,7 @@ NO_QUOTAS = [
 
 async def test_a_quota_that_makes_no_sense_is_refused(client: RawClient) -> None:
     for quota, why in NO_QUOTAS:
-        status = (await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))).status
+        status = (await client.admin("PutQuota", quota=quota)).status
         assert (why, status.code, why in status.message) == (why, pb.BAD_REQUEST, True)
 
 
@@ -171,7 +171,7 @@ async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await put(client, "user", "alice", messages_in=7)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        answer = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
+        answer = await client.admin("ListQuotas")
         assert [quota.messages_in for quota in answer.quotas] == [7]
 
 

@@ -6,7 +6,6 @@ import time
 import grpc.aio
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -22,7 +21,7 @@ async def until_known(client: RawClient, asking: RawClient, group: str) -> None:
     """Return when the server has begun to serve a receive of `asking`."""
     members: list[str] = []
     while asking.client_id not in members:
-        described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+        described = await client.admin("DescribeGroup", name=group)
         members = list(described.client_ids)
 
 

@@ -10,7 +10,6 @@ import pytest_asyncio
 
 from ternmq_common.limits import HOUR_MS
 from ternmq_common.server_settings import ServerSettings
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.support.embedded import Embedded, RawClient, code, local_settings
 from tests.system.conftest import SERVER_LOOP
@@ -239,7 +238,7 @@ async def test_where_a_group_began_outlives_a_restart(tmp_path_factory: pytest.T
         assert (await client.receive("orders", "g")).bodies == []
         await client.send("orders", b"1")
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        group = (await client.admin("ListGroups", admin_pb2.ListGroupsRequest())).groups[0]
+        group = (await client.admin("ListGroups")).groups[0]
         assert group.consume_from == "latest"
         assert (await client.receive("orders", "g")).bodies == [b"1"]
 

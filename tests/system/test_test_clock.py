@@ -19,13 +19,13 @@ HOUR_S = 3600
 
 
 async def advance(client: RawClient, by: Duration) -> admin_pb2.AdvanceClockResponse:
-    answer = await client.admin("AdvanceClock", admin_pb2.AdvanceClockRequest(by=by))
+    answer = await client.admin("AdvanceClock", by=by)
     assert isinstance(answer, admin_pb2.AdvanceClockResponse)
     return answer
 
 
 async def info(client: RawClient) -> admin_pb2.GetServerInfoResponse:
-    answer = await client.admin("GetServerInfo", admin_pb2.GetServerInfoRequest())
+    answer = await client.admin("GetServerInfo")
     assert isinstance(answer, admin_pb2.GetServerInfoResponse)
     return answer
 
@@ -119,7 +119,7 @@ async def test_a_jump_expires_no_client(timed: RawClient, new_topic: str, group:
     await timed.create_topic(new_topic)
     await timed.receive(new_topic, group)
     await timed.advance(10 * HOUR_S)
-    described = await timed.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await timed.admin("DescribeGroup", name=group)
     assert list(described.client_ids) == [timed.client_id]
 
 
@@ -134,5 +134,5 @@ async def test_times_told_to_clients_are_the_servers(timed: RawClient, new_topic
     assert properties.born_timestamp.ToMilliseconds() >= now  # the client did not say
     assert properties.store_timestamp.ToMilliseconds() >= now
     await timed.advance(HOUR_S)
-    described = await timed.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await timed.admin("DescribeGroup", name=group)
     assert described.progress[0].oldest_age.ToSeconds() >= HOUR_S

@@ -32,8 +32,7 @@ async def end(
 
 async def state(client: RawClient, transaction_id: str) -> str:
     """What operators see of the transaction."""
-    request = admin_pb2.GetTransactionRequest(transaction_id=transaction_id)
-    answer = await client.admin("GetTransaction", request)
+    answer = await client.admin("GetTransaction", transaction_id=transaction_id)
     assert code(answer) == "OK"
     return admin_pb2.TransactionState.Name(answer.transaction.state)
 
@@ -65,7 +64,7 @@ async def test_a_commit_by_any_client_delivers_the_message_with_all_its_fields(
         keys=["a"],
         orphaned_transaction_recovery_duration=Duration(seconds=60),
     )
-    answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    answer = await timed.call("SendMessage", messages=[sent])
     transaction_id = answer.entries[0].transaction_id
     ends = [await end(second, payments, transaction_id, each) for each in (pb.COMMIT, pb.COMMIT, pb.ROLLBACK)]
     assert ends == ["OK", "OK", INVALID]
@@ -111,7 +110,7 @@ async def test_each_message_of_a_request_is_a_transaction_of_its_own(
     timed: RawClient, payments: str, group: str
 ) -> None:
     sent = [message(payments, b"%d" % number, message_type=pb.TRANSACTION) for number in range(3)]
-    answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+    answer = await timed.call("SendMessage", messages=sent)
     assert code(answer) == "OK"
     assert [entry.message_id for entry in answer.entries] == [each.system_properties.message_id for each in sent]
     ids = [entry.transaction_id for entry in answer.entries]
@@ -125,7 +124,7 @@ async def test_too_many_open_transactions_are_refused_until_some_end(tmp_path: P
     async with Embedded(local_settings(tmp_path, transactions_max=2)) as server, RawClient(server.grpc) as client:
         await client.create_topic("payments", kind=pb.TRANSACTION)
         sent = [message("payments", message_type=pb.TRANSACTION) for _ in range(3)]
-        answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+        answer = await client.call("SendMessage", messages=sent)
         assert code(answer) == "MULTIPLE_RESULTS"
         assert names(answer.entries) == ["OK", "OK", "TOO_MANY_REQUESTS"]
         one_more = rpc.SendMessageRequest(messages=[message("payments", message_type=pb.TRANSACTION)])
@@ -143,7 +142,7 @@ async def test_a_half_message_that_comes_again_is_the_same_transaction(
     await timed.send(payments, b"another", message_type=pb.TRANSACTION)
     first, again = [await timed.begin_transaction(payments, message_id="mine") for _ in range(2)]
     assert again == first
-    pending = await timed.admin("ListTransactions", admin_pb2.ListTransactionsRequest(topic=payments))
+    pending = await timed.admin("ListTransactions", topic=payments)
     assert [each.message_id for each in pending.transactions].count("mine") == 1
     assert await end(timed, payments, again, pb.COMMIT) == "OK"
     assert (await timed.receive(payments, group, poll_s=POLL_S)).bodies == [b"body"]

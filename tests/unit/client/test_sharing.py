@@ -43,7 +43,7 @@ class Listener:
 async def make_group(server: Embedded, **fields: object) -> None:
     async with RawClient(server.grpc) as operator:
         group = admin_pb2.Group(name=GROUP, **fields)  # type: ignore[arg-type]
-        await operator.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
+        await operator.admin("CreateGroup", group=group)
 
 
 async def send(server: Embedded, group: str | None = None) -> list[bytes]:

@@ -177,7 +177,7 @@ async def test_a_call_goes_on_with_the_trace_of_its_header(serve: Serve, collect
         [received] = (await client.receive("orders", "billing")).messages
         client.metadata = (*client.metadata, ("traceparent", SAMPLED))
         await client.ack("orders", "billing", received.system_properties.receipt_handle)
-        await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": "orders"}))
+        await client.call("QueryRoute", topic={"name": "orders"})
     spans = by_name(collector)
     assert set(spans) == {"ack orders", "apache.rocketmq.v2.MessagingService/QueryRoute"}
     assert {found.parent_span_id.hex() for found in spans.values()} == {PRODUCER}
@@ -187,7 +187,7 @@ async def test_a_call_goes_on_with_the_trace_of_its_header(serve: Serve, collect
 async def test_a_refused_call_is_an_error_in_its_trace(serve: Serve, collector: Collector) -> None:
     async with serve() as client:
         wrong = message("orders", b"x" * (5 << 20), trace_context=SAMPLED)
-        answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[wrong]))
+        answer = await client.call("SendMessage", messages=[wrong])
         assert answer.status.code == pb.MESSAGE_BODY_TOO_LARGE
     [send] = collector.spans()
     assert send.status.code == SpanStatus.STATUS_CODE_ERROR
