@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -31,49 +32,24 @@ class Watcher(Protocol):
     def __call__(self, frame: Frame, /) -> None: ...
 
 
-class Wire:
-    """A connection after the client's greeting. With `reads=False` nothing of the server's is read, ever."""
+class Connection:
+    """A blocking socket, and a thread that gives what comes to `_heard_bytes`; lost if that raises OSError."""
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        reads: bool = True,
-        window: int = h2.WINDOW_MAX,
-        acknowledges: bool = True,
-        watcher: Watcher | None = None,
-        receive_buffer: int | None = None,
-    ) -> None:
+    def __init__(self, address: str, receive_buffer: int | None) -> None:
         host, _, port = address.rpartition(":")
         self.sock = socket.socket()
         if receive_buffer is not None:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.sock.settimeout(_SEND_TIMEOUT_S)
-        self.next_stream = 1
-        self.ended_streams = 0
         self.closed = False
         self._changed = threading.Condition()
-        self._window = h2.DEFAULT_WINDOW
-        self._initial = h2.DEFAULT_WINDOW
-        self._granted = defaultdict[int, int](int)
-        self._gone = set[int]()
-        self._acknowledges = acknowledges
-        self._watcher = watcher
-        self._replies = threading.Lock()
+        self._sending = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
         try:
             self.sock.connect((host, int(port)))
         except OSError as error:
             self.sock.close()
             raise Disconnected(str(error)) from error
-        greeting = h2.PREFACE + h2.settings({Setting.INITIAL_WINDOW_SIZE: window})
-        if window:
-            greeting += h2.window_update(0, h2.WINDOW_MAX - h2.DEFAULT_WINDOW)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self.send(greeting)
-        if reads:
-            self._reader.start()
-        else:
-            self._window = self._initial = h2.WINDOW_MAX  # what the server says is not heard
 
     def __enter__(self) -> Self:
         return self
@@ -91,6 +67,78 @@ class Wire:
             self._reader.join()
         self.sock.close()
 
+    def send(self, data: bytes) -> None:
+        """Send bytes, whatever they are."""
+        if self.closed:
+            raise Disconnected
+        try:
+            with self._sending:
+                self.sock.sendall(data)
+        except OSError as error:
+            self.closed = True
+            raise Disconnected(str(error)) from error
+
+    def _wait_until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether that came to hold of what was heard; Disconnected if it will not any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.closed or holds(), timeout_s)
+            if self.closed:
+                raise Disconnected
+            return holds()
+
+    # --- in the thread that reads
+
+    def _read(self) -> None:
+        while not self.closed:
+            try:
+                data = self.sock.recv(_READ_BYTES)
+                if not data:
+                    break
+                self._heard_bytes(data)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+
+    def _heard_bytes(self, data: bytes) -> None:
+        raise NotImplementedError
+
+
+class Wire(Connection):
+    """A connection after the client's greeting. With `reads=False` nothing of the server's is read, ever."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        reads: bool = True,
+        window: int = h2.WINDOW_MAX,
+        acknowledges: bool = True,
+        watcher: Watcher | None = None,
+        receive_buffer: int | None = None,
+    ) -> None:
+        super().__init__(address, receive_buffer)
+        self.next_stream = 1
+        self.ended_streams = 0
+        self._window = h2.DEFAULT_WINDOW
+        self._initial = h2.DEFAULT_WINDOW
+        self._granted = defaultdict[int, int](int)
+        self._gone = set[int]()
+        self._acknowledges = acknowledges
+        self._watcher = watcher
+        self._frames = h2.FrameParser()
+        greeting = h2.PREFACE + h2.settings({Setting.INITIAL_WINDOW_SIZE: window})
+        if window:
+            greeting += h2.window_update(0, h2.WINDOW_MAX - h2.DEFAULT_WINDOW)
+        self.send(greeting)
+        if reads:
+            self._reader.start()
+        else:
+            self._window = self._initial = h2.WINDOW_MAX  # what the server says is not heard
+
     def reset(self) -> None:
         """End the connection as a peer does that crashes."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
@@ -100,16 +148,6 @@ class Wire:
                 self.sock.shutdown(socket.SHUT_RD)
             self._reader.join()
         self.sock.close()
-
-    def send(self, data: bytes) -> None:
-        if self.closed:
-            raise Disconnected
-        try:
-            with self._replies:
-                self.sock.sendall(data)
-        except OSError as error:
-            self.closed = True
-            raise Disconnected(str(error)) from error
 
     def headers(
         self, path: str, *more: tuple[str, str], end_stream: bool = False, stream: int | None = None
@@ -153,11 +191,7 @@ class Wire:
 
     def wait_for_ends(self, count: int, timeout_s: float) -> bool:
         """Whether so many streams have ended since the beginning; Disconnected if none will any more."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.closed or self.ended_streams >= count, timeout_s)
-            if self.closed:
-                raise Disconnected
-            return self.ended_streams >= count
+        return self._wait_until(lambda: self.ended_streams >= count, timeout_s)
 
     def _takes(self, stream: int, most: int) -> bool:
         with self._changed:
@@ -184,22 +218,9 @@ class Wire:
 
     # --- in the thread that reads
 
-    def _read(self) -> None:
-        frames = h2.FrameParser()
-        while not self.closed:
-            try:
-                data = self.sock.recv(_READ_BYTES)
-            except TimeoutError:
-                continue
-            except OSError:
-                break
-            if not data:
-                break
-            for frame in frames.feed(data):
-                self._heard(frame)
-        with self._changed:
-            self.closed = True
-            self._changed.notify_all()
+    def _heard_bytes(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            self._heard(frame)
 
     def _heard(self, frame: Frame) -> None:
         if self._watcher is not None:

@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.watching import clients_of, serving
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
+from tests.support.stack import config_options
 
 SETTINGS = 'transaction_timeout_ms = "1s"\ntransaction_check_interval_ms = "1s"\n'
 
@@ -15,9 +16,7 @@ SETTINGS = 'transaction_timeout_ms = "1s"\ntransaction_check_interval_ms = "1s"\
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     folder = tmp_path_factory.mktemp("cluster")
-    config = folder / "broker.toml"
-    config.write_text(SETTINGS)
-    with ClusterProcesses(folder, broker_options=("--config", str(config))) as processes:
+    with ClusterProcesses(folder, broker_options=config_options(folder, SETTINGS)) as processes:
         yield processes
 
 

@@ -153,8 +153,7 @@ class Load:
             await client.create_topic(self.topic, queues=QUEUES)
             for group in kinds:
                 rules = admin_pb2.Group(name=self._group(group), retry_backoff="customized:1s")
-                request = admin_pb2.CreateGroupRequest(group=rules)
-                assert code(await client.admin("CreateGroup", request)) == "OK"
+                assert code(await client.admin("CreateGroup", group=rules)) == "OK"
         if languages:
             consumers = self._clients.consumers(*languages, kind="push", topic=self.topic, group=self._group(OFFICIAL))
             self._readers.append(self._spawn(self._note(await self._stack.enter_async_context(consumers))))

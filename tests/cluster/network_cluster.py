@@ -1,12 +1,12 @@
 """A cluster on a network of its own: PostgreSQL, each broker, each proxy and the clients are machines of it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.network import Door, Member, Network
-from tests.support.cluster_processes import BrokerProcess, ProxyProcess, migrate
+from tests.support.cluster_processes import BrokerProcess, ProxyProcess, begin_together, empty_registry
 from tests.support.postgres import Postgres
 
 STORAGE_PORT, GRPC_PORT, HTTP_PORT = 10911, 8081, 8082
@@ -38,16 +38,17 @@ def network_cluster(folder: Path) -> Iterator[NetworkCluster]:
         registry, clients = network.member("registry"), network.member("clients")
         broker_machines = [network.member(f"broker{number}") for number in NUMBERS]
         proxy_machines = [network.member(f"proxy{number}") for number in NUMBERS]
-        with Postgres(folder, host=registry.address, within=registry.within) as postgres:
-            migrate(postgres.url, within=clients.within)
+        postgres = Postgres(folder, host=registry.address, within=registry.within, holds=empty_registry())
+        with postgres, ExitStack() as stack:
             brokers = [_broker(folder, number, machine, postgres.url) for number, machine in enumerate(broker_machines)]
             proxies = [_proxy(folder, number, machine, postgres.url) for number, machine in enumerate(proxy_machines)]
-            with brokers[0], brokers[1], proxies[0], proxies[1]:
-                doors = [Door(clients, folder / f"{proxy.name}.sock", proxy.grpc) for proxy in proxies]
-                with doors[0] as first, doors[1] as second:
-                    yield NetworkCluster(
-                        registry, brokers, broker_machines, proxies, proxy_machines, clients, [first, second]
-                    )
+            begin_together(brokers, stack)
+            begin_together(proxies, stack)
+            doors = [Door(clients, folder / f"{proxy.name}.sock", proxy.grpc) for proxy in proxies]
+            with doors[0] as first, doors[1] as second:
+                yield NetworkCluster(
+                    registry, brokers, broker_machines, proxies, proxy_machines, clients, [first, second]
+                )
 
 
 def _broker(folder: Path, number: int, machine: Member, url: str) -> BrokerProcess:

@@ -10,8 +10,15 @@ from typing import Self
 
 from tests.cluster.network import Member, Network, port_into
 from tests.cluster.shard import SETTINGS, Shard
-from tests.support.cluster_processes import ClusterProcesses, MemberProcess, ProxyProcess, ReplicaProcess
+from tests.support.cluster_processes import (
+    ClusterProcesses,
+    MemberProcess,
+    ProxyProcess,
+    ReplicaProcess,
+    empty_registry,
+)
 from tests.support.postgres import Postgres
+from tests.support.stack import config_options
 
 STORAGE_PORT, GRPC_PORT, HTTP_PORT = 10911, 8081, 8082
 
@@ -33,7 +40,9 @@ class NetworkProcesses(ClusterProcesses):
         self._network = network
         self.registry, self.clients = network.member("registry"), network.member("clients")
         self.within = self.clients.within
-        self.postgres = Postgres(folder, host=self.registry.address, within=self.registry.within)
+        self.postgres = Postgres(
+            folder, host=self.registry.address, within=self.registry.within, holds=empty_registry()
+        )
         self.machines: dict[str, Member] = {}
         self._ports: dict[str, str] = {}
 
@@ -81,9 +90,7 @@ class NetworkShard(Shard):
 @contextmanager
 def network_shard(folder: Path, *, replicas: int = 3, proxies: int = 2) -> Iterator[NetworkShard]:
     """A cluster of one shard, with a lease of 2 s. NoNetwork: it can't be had here."""
-    config = folder / "broker.toml"
-    config.write_text(SETTINGS)
-    options = ("--config", str(config))
+    options = config_options(folder, SETTINGS)
     with (
         Network() as network,
         NetworkProcesses(folder, network, replicas=replicas, proxies=proxies, options=options) as cluster,

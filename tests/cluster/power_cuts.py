@@ -23,6 +23,7 @@ from tests.cluster.shard import SETTINGS, Shard
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.losing_disk import LosingDisk, losing_disk
 from tests.support.soaks import print_line
+from tests.support.stack import config_options
 
 DISK_BYTES = 256 << 20
 SEGMENT_BYTES = 4 << 20
@@ -46,13 +47,11 @@ class Machines:
 
 @contextmanager
 def machines(folder: Path) -> Iterator[Machines]:
-    config = folder / "broker.toml"
-    config.write_text(f"{SETTINGS}segment_bytes = {SEGMENT_BYTES}\n")
     with ExitStack() as stack:
         disks = {
             name: stack.enter_context(losing_disk(folder / f"broker-0-{name}" / "data", DISK_BYTES)) for name in "abc"
         }
-        options = ("--config", str(config))
+        options = config_options(folder, f"{SETTINGS}segment_bytes = {SEGMENT_BYTES}\n")
         cluster = stack.enter_context(
             ClusterProcesses(folder, brokers=1, replicas=3, proxies=2, broker_options=options)
         )

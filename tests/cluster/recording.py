@@ -57,7 +57,7 @@ class Recording:
                 await client.create_topic(topic, kind=KINDS[kind])
                 for group in self.groups[topic]:
                     rules = admin_pb2.Group(name=group, retry_backoff="customized:1s", fifo=kind == FIFO)
-                    assert code(await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=rules))) == "OK"
+                    assert code(await client.admin("CreateGroup", group=rules)) == "OK"
         for kind, topic in self.topics.items():
             checker = self._decided if kind == PAID else None
             producer = Producer(self._endpoint, topics=[topic], checker=checker)

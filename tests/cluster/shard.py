@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ternmq_registry.registry import Registry
 from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
+from tests.support.stack import config_options
 
 if TYPE_CHECKING:
     from ternmq_common.catalog.cluster import BrokerEntry
@@ -62,6 +63,13 @@ class Shard:
         assert entry is not None
         return entry
 
+    async def all_in_sync(self, *, within_s: float = 30.0) -> None:
+        """Return when all replicas run, those that were killed too, and are in sync."""
+        for replica in self.replicas:
+            if replica.process.poll() is not None:
+                await asyncio.to_thread(replica.start)
+        await self.in_sync(len(self.replicas), within_s=within_s)
+
     async def led_by_another(self, before: ReplicaProcess, *, within_s: float = 30.0) -> ReplicaProcess:
         """Return when another replica leads."""
 
@@ -80,9 +88,7 @@ def shard_of(
     folder: Path, *options: str, replicas: int = 3, proxies: int = 2, proxy_options: tuple[str, ...] = ()
 ) -> Iterator[Shard]:
     """A cluster of one shard, with a lease of 2 s."""
-    config = folder / "broker.toml"
-    config.write_text(SETTINGS)
-    options = ("--config", str(config), *options)
+    options = (*config_options(folder, SETTINGS), *options)
     with ClusterProcesses(
         folder, brokers=1, replicas=replicas, proxies=proxies, broker_options=options, proxy_options=proxy_options
     ) as cluster:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import ternmq
-from ternmq_common.access.secret_keys import generate_key
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient, code, message
+from tests.support.stack import config_options
 from tests.support.until import until_answered
-from tests.support.users import SECRET, signed
+from tests.support.users import SECRET, access_settings, signed
 
 pytestmark = [pytest.mark.cluster]
 
@@ -25,11 +25,7 @@ ROOT = ternmq.Credentials("root", SECRET)
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    config = tmp_path / "proxy.toml"
-    config.write_text(
-        f'access_control = true\nsecrets_key = "{generate_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
-    )
-    options = ("--config", str(config))
+    options = config_options(tmp_path, access_settings())
     with ClusterProcesses(tmp_path, brokers=1, proxies=2, proxy_options=options) as processes:
         yield processes
 

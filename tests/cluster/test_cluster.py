@@ -93,12 +93,12 @@ async def test_a_topic_has_one_identity_at_all_proxies_wherever_its_queues_are_u
     assert code(await first.admin("CreateTopic", request)) == "OK"
     identity = await identity_of(first, "known")
     for move in ({"added_brokers": ["broker-1"]}, {"permission": pb.READ}, {"removed_brokers": ["broker-0"]}):
-        assert code(await second.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name="known", **move))) == "OK"
+        assert code(await second.admin("UpdateTopic", name="known", **move)) == "OK"
         assert [await identity_of(client, "known") for client in clients] == [identity] * 2
     await asyncio.to_thread(cluster.brokers[1].restart)
     await asyncio.to_thread(cluster.proxies[1].restart)
     assert [await identity_of(client, "known") for client in clients] == [identity] * 2
-    assert code(await first.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name="known"))) == "OK"
+    assert code(await first.admin("DeleteTopic", name="known")) == "OK"
     assert code(await first.admin("CreateTopic", request)) == "OK"
     anew = await identity_of(first, "known")
     assert anew != identity
@@ -153,8 +153,7 @@ async def test_what_one_proxy_handed_out_is_settled_through_the_other(clients: l
     await settle(second, topic, group, others)
     handle, message_id = dead.system_properties.receipt_handle, dead.system_properties.message_id
     assert await second.forward_to_dead_letters(topic, group, handle, message_id=message_id) == "OK"
-    changed = await second.change(topic, group, later.system_properties.receipt_handle, 1.0)
-    assert code(changed) == "OK"
+    assert code(await second.change(topic, group, later.system_properties.receipt_handle, 1.0)) == "OK"
     [again] = await received(first, topic, group, 1)
     assert (again.body, again.system_properties.delivery_attempt) == (later.body, 2)
     await settle(second, topic, group, [again])
@@ -178,7 +177,7 @@ async def test_a_receive_waits_for_messages_of_all_brokers_sent_through_any_prox
 async def test_order_within_a_message_group_holds_over_all_brokers_and_proxies(clients: list[RawClient]) -> None:
     topic = await clients[0].create_topic("ordered", queues=2, kind=pb.FIFO)
     group = admin_pb2.Group(name="ordered-readers", fifo=True, max_attempts=3)
-    assert code(await clients[0].admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))) == "OK"
+    assert code(await clients[0].admin("CreateGroup", group=group)) == "OK"
     lanes, length = [f"lane-{number}" for number in range(8)], 12
     turn = itertools.cycle(clients)
     for number in range(length):
@@ -209,8 +208,7 @@ async def test_a_timed_message_is_recalled_and_received_through_any_proxy(client
         answer = await first.send(topic, b"%d" % number, delivery_timestamp=due)
         handles.append(answer.entries[0].recall_handle)
     for handle in handles[::2]:
-        request = rpc.RecallMessageRequest(topic={"name": topic}, recall_handle=handle)
-        assert code(await second.call("RecallMessage", request)) == "OK"
+        assert code(await second.call("RecallMessage", topic={"name": topic}, recall_handle=handle)) == "OK"
     assert sorted(await consumed(second, topic, "timed-readers", 4)) == [b"1", b"3", b"5", b"7"]
     assert await is_empty(first, topic, "timed-readers")
 
@@ -240,7 +238,7 @@ async def test_half_messages_that_come_again_through_another_proxy_are_the_same_
     ids = []
     for proxy in (first, second):
         async with RawClient(proxy.endpoint, metadata=one_producer) as producer:
-            answer = await producer.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+            answer = await producer.call("SendMessage", messages=sent)
         assert code(answer) == "OK"
         ids.append([entry.transaction_id for entry in answer.entries])
     assert ids[0] == ids[1]
@@ -283,7 +281,7 @@ async def test_an_updated_topic_is_updated_at_all_proxies(cluster: ClusterProces
     await done(proxy, "topic", "update", topic, "--queues", "3")
 
     async def queues() -> bool:
-        answer = await second.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+        answer = await second.admin("DescribeTopic", name=topic)
         return len(answer.queues) == 6
 
     await eventually(queues, within_s=5, what="three queues on each broker")
@@ -435,7 +433,7 @@ async def test_a_broker_that_died_is_removed_by_force_alone_and_comes_back_with_
         loss = f"its queues of 2 topics (buried-0, buried-1); by its last report, {unread + others} messages in them"
 
         async def has_told() -> bool:
-            listed = await first.admin("ListBrokers", admin_pb2.ListBrokersRequest())
+            listed = await first.admin("ListBrokers")
             loads = [each.load for each in listed.brokers if each.name == buried.name]
             return [(load.messages, load.unfinished) for load in loads] == [(unread + others, unread)]
 
@@ -479,7 +477,7 @@ async def test_a_broker_is_not_empty_while_it_has_messages_for_a_group_that_neve
         messages = await received(clients[0], topic, "beginners", 1, batch_size=1)
         await settle(clients[0], topic, "beginners", messages)
         for broker in ("broker-0", "broker-1", leaving.name):
-            remaining = await clients[1].admin("BrokerRemaining", admin_pb2.BrokerRemainingRequest(name=broker))
+            remaining = await clients[1].admin("BrokerRemaining", name=broker)
             assert [each.group for each in remaining.backlogs if each.topic == topic] == ["beginners"]
 
 
@@ -492,7 +490,7 @@ async def test_a_message_that_only_a_stopped_broker_has_is_not_missed_for_ever(
     await is_empty(second, topic, "patient")
     with paused(cluster.brokers[0]), paused(cluster.brokers[1]):
         waiting = asyncio.create_task(received(second, topic, "patient", 1, poll_s=19.0))
-        sending = asyncio.create_task(first.call("SendMessage", rpc.SendMessageRequest(messages=[message(topic)])))
+        sending = asyncio.create_task(first.call("SendMessage", messages=[message(topic)]))
         assert code(await sending) in ("PROXY_TIMEOUT", "HA_NOT_AVAILABLE")
     for client in clients:
         await serving(client, cluster.brokers)

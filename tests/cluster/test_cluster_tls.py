@@ -120,7 +120,7 @@ async def logged(process: BrokerProcess | ProxyProcess, text: str) -> None:
 
 
 async def send(endpoint: str, tls: Tls, topic: str) -> None:
-    async with ternmq.Producer(endpoint, tls=tls) as producer:
+    async with ternmq.Producer(endpoint, topics=[topic], tls=tls) as producer:
         await producer.send(ternmq.Message(topic, b"hello"))
 
 

@@ -4,7 +4,6 @@ lost meanwhile."""
 import asyncio
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,10 +23,17 @@ ROOM = 64
 """What the consumer holds, so that it is not ahead of the test."""
 
 
-@pytest.fixture
-def shard(tmp_path: Path) -> Iterator[Shard]:
-    with shard_of(tmp_path, proxies=1, proxy_options=("--read-from-followers",)) as shard:
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
+    folder = tmp_path_factory.mktemp("shard")
+    with shard_of(folder, proxies=1, proxy_options=("--read-from-followers",)) as shard:
         yield shard
+
+
+@pytest.fixture
+async def shard(everything: Shard) -> Shard:
+    await everything.all_in_sync()
+    return everything
 
 
 @pytest.fixture
@@ -36,13 +42,12 @@ async def client(shard: Shard) -> AsyncIterator[RawClient]:
         yield client
 
 
-async def filled(shard: Shard, client: RawClient, topic: str) -> None:
+async def filled(client: RawClient, topic: str) -> None:
     """Have that many messages in the topic's one queue, each with its number as its body."""
-    await shard.in_sync(3)
     await client.create_topic(topic)
     for first in range(0, MESSAGES, BATCH):
         messages = [message(topic, b"%d" % number) for number in range(first, first + BATCH)]
-        answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=messages))
+        answer = await client.call("SendMessage", messages=messages)
         assert code(answer) == "OK", answer.status.message
 
 
@@ -99,10 +104,13 @@ def reading(shard: Shard, topic: str) -> PullConsumer:
 EXPECTED = [b"%d" % number for number in range(MESSAGES)]
 
 
-async def test_followers_answer_most_of_what_is_read_from_the_beginning(shard: Shard, client: RawClient) -> None:
-    await filled(shard, client, "orders")
-    await follower_answers(shard, client, "orders")
-    async with reading(shard, "orders") as consumer:
+async def test_followers_answer_most_of_what_is_read_from_the_beginning(
+    shard: Shard, client: RawClient, topic: str
+) -> None:
+    before = await asyncio.to_thread(cold_pulls, shard, "follower")
+    await filled(client, topic)
+    await follower_answers(shard, client, topic)
+    async with reading(shard, topic) as consumer:
         reader = Reader(consumer)
         await reader.read(MESSAGES)
     assert reader.bodies == EXPECTED
@@ -110,22 +118,23 @@ async def test_followers_answer_most_of_what_is_read_from_the_beginning(shard: S
     leader = await shard.leader()
     for replica in shard.replicas:
         delivered = await asyncio.to_thread(
-            metric, replica, "ternmq_messages_delivered_total", messaging_destination_name="orders"
+            metric, replica, "ternmq_messages_delivered_total", messaging_destination_name=topic
         )
         if replica is leader:
             by_leader += delivered
         else:
             by_followers += delivered
     assert by_followers > MESSAGES / 2 > by_leader
-    assert await asyncio.to_thread(cold_pulls, shard, "follower") > 0
+    assert await asyncio.to_thread(cold_pulls, shard, "follower") > before
 
 
 async def test_each_message_comes_once_though_a_follower_and_then_the_leader_are_killed_meanwhile(
-    shard: Shard, client: RawClient
+    shard: Shard, client: RawClient, topic: str
 ) -> None:
-    await filled(shard, client, "orders")
-    await follower_answers(shard, client, "orders")
-    async with reading(shard, "orders") as consumer:
+    before = await asyncio.to_thread(cold_pulls, shard, "follower")
+    await filled(client, topic)
+    await follower_answers(shard, client, topic)
+    async with reading(shard, topic) as consumer:
         reader = Reader(consumer)
         await reader.read(MESSAGES // 8)
         lost, other = await shard.followers()
@@ -139,7 +148,7 @@ async def test_each_message_comes_once_though_a_follower_and_then_the_leader_are
         assert await shard.led_by_another(leader) in (lost, other)
         await reads
         # The one that is left, beside the new leader.
-        await follower_answers(shard, client, "orders")
+        await follower_answers(shard, client, topic)
         await reader.read(MESSAGES)
     assert reader.bodies == EXPECTED
-    assert await asyncio.to_thread(cold_pulls, shard, "follower") > 0
+    assert await asyncio.to_thread(cold_pulls, shard, "follower") > before

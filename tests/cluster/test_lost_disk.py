@@ -13,6 +13,7 @@ from ternmq_registry.registry import Registry
 from tests.cluster.watching import consumed, eventually, in_routes, send_each, serving, stored
 from tests.support.cluster_processes import BrokerProcess, ClusterProcesses
 from tests.support.embedded import RawClient
+from tests.support.stack import config_options
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -25,9 +26,8 @@ POLL_S = 20.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    config = tmp_path / "broker.toml"
-    config.write_text(SETTINGS)
-    with ClusterProcesses(tmp_path, brokers=2, proxies=1, broker_options=("--config", str(config))) as processes:
+    options = config_options(tmp_path, SETTINGS)
+    with ClusterProcesses(tmp_path, brokers=2, proxies=1, broker_options=options) as processes:
         yield processes
 
 

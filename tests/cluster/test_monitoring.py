@@ -119,7 +119,7 @@ async def everything_happens(stacks: Stacks, prometheus: Prometheus) -> None:
 async def begun(client: RawClient) -> None:
     """Have a group of a topic."""
     group = admin_pb2.Group(name="billing", max_attempts=1)
-    assert code(await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))) == "OK"
+    assert code(await client.admin("CreateGroup", group=group)) == "OK"
     await client.create_topic("orders")
     await client.send("orders", b"first")
     await client.receive("orders", "billing")
@@ -136,7 +136,7 @@ async def used(client: RawClient) -> None:
     tomorrow_ms = await client.server_ms() + 86_400_000
     await client.send("later", b"b", message_type=pb.DELAY, delivery_timestamp=moment(tomorrow_ms))
     await client.send("halves", b"c", message_type=pb.TRANSACTION)
-    refused = await client.call("SendMessage", rpc.SendMessageRequest(messages=[message("orders", b"x" * (5 << 20))]))
+    refused = await client.call("SendMessage", messages=[message("orders", b"x" * (5 << 20))])
     assert code(refused) == "MESSAGE_BODY_TOO_LARGE"
     wrong = pb.FilterExpression(type=pb.SQL, expression="((")
     refused = await client.receive("orders", "billing", filter_expression=wrong)
@@ -146,7 +146,7 @@ async def used(client: RawClient) -> None:
 async def read_cold(client: RawClient) -> None:
     """Pull the first message of a long queue of the shard."""
     topic = admin_pb2.Topic(name="backlog", queues=1, type=pb.NORMAL, brokers=["broker-0"])
-    assert code(await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))) == "OK"
+    assert code(await client.admin("CreateTopic", topic=topic)) == "OK"
     for _ in range(0, BACKLOG, BATCH):
         await client.send("backlog", *(b"%d" % number for number in range(BATCH)))
     queue = pb.MessageQueue(topic={"name": "backlog"}, broker={"name": "broker-0"}, id=0)

@@ -170,7 +170,7 @@ async def test_a_broker_that_missed_a_deletion_keeps_what_is_sent_to_the_topic_m
         await without_broker(deleting, topic)
         with broker.cut_from(machines.registry):
             # At once, while the broker's lease is in force.
-            deleted = await deleting.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=topic))
+            deleted = await deleting.admin("DeleteTopic", name=topic)
             assert code(deleted) == "OK", deleted
             await deleting.create_topic(topic, queues=3)
             assert await placed(deleting, topic) == BOTH
@@ -205,17 +205,17 @@ async def test_a_broker_that_missed_a_deletion_keeps_what_the_group_made_anew_ha
 
     async def make(attempts: int) -> None:
         asked = admin_pb2.Group(name=group, max_attempts=attempts, consume_from="earliest")
-        made = await deleting.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=asked))
+        made = await deleting.admin("CreateGroup", group=asked)
         assert code(made) == "OK", made
 
     async def known() -> bool:
-        found = await other.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+        found = await other.admin("DescribeGroup", name=group)
         return bool(found.group.max_attempts == 7)
 
     await make(5)
     found: list[bytes] = []
     with machines.proxy_machines[0].cut_from(broker), broker.cut_from(machines.registry):
-        deleted = await deleting.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))
+        deleted = await deleting.admin("DeleteGroup", name=group)
         assert code(deleted) == "OK", deleted
         await make(7)
         await eventually(known, within_s=GONE_WITHIN_S, what="the other proxy knows the group that was made anew")
@@ -247,9 +247,7 @@ async def test_nothing_is_lost_over_slow_links(
         assert {len(each.body) for each in messages} == {len(big)}
         async with load.phase("slow registry"):
             with machines.registry.slow():
-                answer = await clients[0].admin(
-                    "CreateTopic", admin_pb2.CreateTopicRequest(topic={"name": "made-slowly", "queues": 1})
-                )
+                answer = await clients[0].admin("CreateTopic", topic={"name": "made-slowly", "queues": 1})
                 assert code(answer) == "OK", answer
                 await in_routes(clients, "made-slowly", BOTH, within_s=BACK_WITHIN_S)
                 await load.account.goes_on()

@@ -20,7 +20,7 @@ Proxies = Sequence[admin_pb2.Proxy]
 
 
 async def listed(client: RawClient) -> admin_pb2.ListProxiesResponse:
-    answer: admin_pb2.ListProxiesResponse = await client.admin("ListProxies", admin_pb2.ListProxiesRequest())
+    answer: admin_pb2.ListProxiesResponse = await client.admin("ListProxies")
     return answer
 
 
@@ -44,23 +44,23 @@ async def until_listed(client: RawClient, *wanted: str) -> admin_pb2.ListProxies
     return await until(client, lambda proxies: names(proxies) == list(wanted), f"{', '.join(wanted)} are listed")
 
 
-async def test_proxies_are_listed_until_they_end_or_their_lease_does(tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path, brokers=1, proxies=2) as cluster:
-        first, second = cluster.proxies
-        async with RawClient(first.grpc) as client:
-            answer = await until_listed(client, "proxy-0", "proxy-1")
-            assert answer.registry_problem == ""
-            assert [each.asked for each in answer.proxies] == [True, False]
-            assert [each.address for each in answer.proxies] == [first.grpc, second.grpc]
-            assert [each.processes for each in answer.proxies] == [1, 1]
-            assert answer.proxies[0].load.connections >= 1
-            assert answer.proxies[1].lease_end.seconds >= answer.proxies[1].started.seconds
-            second.terminate()
-            assert names((await listed(client)).proxies) == ["proxy-0"]  # it has left before its end
-            killed = cluster.add_proxy("proxy-2")
-            await until_listed(client, "proxy-0", "proxy-2")
-            killed.kill9()
-            await until_listed(client, "proxy-0")
+async def test_proxies_are_listed_until_they_end_or_their_lease_does(cluster: ClusterProcesses) -> None:
+    first, second = cluster.proxies
+    async with RawClient(first.grpc) as client:
+        answer = await until_listed(client, "proxy-0", "proxy-1")
+        assert answer.registry_problem == ""
+        assert [each.asked for each in answer.proxies] == [True, False]
+        assert [each.address for each in answer.proxies] == [first.grpc, second.grpc]
+        assert [each.processes for each in answer.proxies] == [1, 1]
+        assert answer.proxies[0].load.connections >= 1
+        assert answer.proxies[1].lease_end.seconds >= answer.proxies[1].started.seconds
+        second.terminate()
+        assert names((await listed(client)).proxies) == ["proxy-0"]  # it has left before its end
+        second.start()
+        await until_listed(client, "proxy-0", "proxy-1")
+        second.kill9()
+        await until_listed(client, "proxy-0")
+        second.start()
 
 
 def reader(group: str, topic: str, tag: str) -> pb.Settings:
@@ -68,65 +68,67 @@ def reader(group: str, topic: str, tag: str) -> pb.Settings:
     return pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}, "subscriptions": [entry]})
 
 
-async def test_members_of_a_group_are_seen_wherever_they_are_connected(tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path, brokers=2, proxies=2) as cluster:
-        first, second = cluster.proxies
-        async with RawClient(first.grpc) as here, RawClient(second.grpc) as there:
-            await here.create_topic("orders")
-            await here.create_group("billing")
-            for client, tag in ((here, "paid"), (there, "sent")):
-                await client.configure(reader("billing", "orders", tag))
-            both = sorted([here.client_id, there.client_id])
-            for client in (here, there):
-                told = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name="billing"))
-                assert [member.client_id for member in told.members] == both
-                [contradiction] = told.inconsistencies
-                assert f"'paid' by {here.client_id}; 'sent' by {there.client_id}" in contradiction
-                assert list(told.silent) == []
-                clients = await client.admin("ListClients", admin_pb2.ListClientsRequest(group="billing"))
-                assert {each.client_id: each.proxy for each in clients.clients} == {
-                    here.client_id: "proxy-0",
-                    there.client_id: "proxy-1",
-                }
-                assert list(clients.silent) == []
-            for broker in cluster.brokers:
-                broker.kill9()
-            alone = await eventually(
-                lambda: asked_alone(here), within_s=WITHIN_S, what="the other proxy can't be asked without a broker"
-            )
-            assert alone is not None
-            assert [each.client_id for each in alone.clients] == [here.client_id]
+async def test_members_of_a_group_are_seen_wherever_they_are_connected(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    here, there = clients
+    await here.create_topic("orders")
+    await here.create_group("billing")
+    for client, tag in ((here, "paid"), (there, "sent")):
+        await client.configure(reader("billing", "orders", tag))
+    both = sorted([here.client_id, there.client_id])
+    for client in (here, there):
+        told = await client.admin("DescribeGroup", name="billing")
+        assert [member.client_id for member in told.members] == both
+        [contradiction] = told.inconsistencies
+        assert f"'paid' by {here.client_id}; 'sent' by {there.client_id}" in contradiction
+        assert list(told.silent) == []
+        found = await client.admin("ListClients", group="billing")
+        places = {each.client_id: each.proxy for each in found.clients}
+        assert places == {here.client_id: "proxy-0", there.client_id: "proxy-1"}
+        assert list(found.silent) == []
+    for broker in cluster.brokers:
+        broker.kill9()
+    alone = await eventually(
+        lambda: asked_alone(here), within_s=WITHIN_S, what="the other proxy can't be asked without a broker"
+    )
+    assert alone is not None
+    assert [each.client_id for each in alone.clients] == [here.client_id]
+    for broker in cluster.brokers:
+        broker.start()
 
 
 async def asked_alone(client: RawClient) -> admin_pb2.ListClientsResponse | None:
-    answer: admin_pb2.ListClientsResponse = await client.admin("ListClients", admin_pb2.ListClientsRequest())
+    answer: admin_pb2.ListClientsResponse = await client.admin("ListClients")
     return answer if any("none of the brokers can be reached" in each for each in answer.silent) else None
 
 
-async def test_while_the_registry_is_away_a_proxy_knows_itself(tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path, brokers=1, proxies=2) as cluster:
-        first, second = cluster.proxies
-        async with RawClient(first.grpc) as client:
-            await until_listed(client, "proxy-0", "proxy-1")
-            cluster.postgres.kill()
-            answer = await until_listed(client, "proxy-0")
-            assert answer.registry_problem
-            assert answer.proxies[0].asked
-            assert not answer.proxies[0].HasField("lease_end")
-            cluster.postgres.start()
-            answer = await until_listed(client, "proxy-0", "proxy-1")
-            assert answer.registry_problem == ""
-            for proxy in (first, second):
-                assert "lists of proxies" not in proxy.log.read_text()
+async def test_while_the_registry_is_away_a_proxy_knows_itself(
+    cluster: ClusterProcesses, clients: list[RawClient]
+) -> None:
+    client = clients[0]
+    await until_listed(client, "proxy-0", "proxy-1")
+    cluster.postgres.kill()
+    answer = await until_listed(client, "proxy-0")
+    assert answer.registry_problem
+    assert answer.proxies[0].asked
+    assert not answer.proxies[0].HasField("lease_end")
+    cluster.postgres.start()
+    answer = await until_listed(client, "proxy-0", "proxy-1")
+    assert answer.registry_problem == ""
+    for proxy in cluster.proxies:
+        assert "lists of proxies" not in proxy.log.read_text()
 
 
-async def test_proxies_without_a_broker_tell_what_is_amiss(tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path, brokers=1, proxies=2) as cluster:
-        async with RawClient(cluster.proxies[0].grpc) as client:
-            await until_listed(client, "proxy-0", "proxy-1")
-            await until(client, lambda proxies: not any(each.load.problem for each in proxies), "nothing is amiss")
-            cluster.brokers[0].kill9()
-            await until(client, lambda proxies: all(each.load.problem for each in proxies), "both say so")
+async def test_proxies_without_a_broker_tell_what_is_amiss(cluster: ClusterProcesses, clients: list[RawClient]) -> None:
+    client = clients[0]
+    await until_listed(client, "proxy-0", "proxy-1")
+    await until(client, lambda proxies: not any(each.load.problem for each in proxies), "nothing is amiss")
+    for broker in cluster.brokers:
+        broker.kill9()
+    await until(client, lambda proxies: all(each.load.problem for each in proxies), "both say so")
+    for broker in cluster.brokers:
+        broker.start()
 
 
 async def test_workers_of_a_proxy_are_one_proxy_whoever_is_asked(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import ternmq
-from ternmq_common.access.secret_keys import generate_key
 from ternmq_common.clock import now_ms
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -31,7 +30,8 @@ from tests.cluster.watching import (
 )
 from tests.support.cluster_processes import BrokerProcess, ClusterProcesses, MemberProcess
 from tests.support.embedded import RawClient, code, message
-from tests.support.users import SECRET, signed
+from tests.support.stack import config_options
+from tests.support.users import SECRET, access_settings, signed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -135,7 +135,9 @@ async def test_who_dies_while_the_registry_is_away_comes_back_and_serves(
         for process in killed:
             process.kill9()
         for process in killed:
-            await asyncio.to_thread(process.start)
+            process.begin()  # each waits for the registry before it takes its copy
+        for process in killed:
+            await asyncio.to_thread(process.wait_until_ready)
         for process in killed:
             age_s = (await ready_told(process))["registry_copy_age_s"]
             assert isinstance(age_s, int)
@@ -274,8 +276,7 @@ async def test_who_was_removed_meanwhile_ends_when_the_registry_says_so(
     # Else, where this is the first test, it dies before it has a copy that knows it.
     await known_to(cluster, await client.create_topic("left"), "watchers")
     broker.kill9()
-    removed = await client.admin("RemoveBroker", admin_pb2.RemoveBrokerRequest(name=broker.name, force=True))
-    assert code(removed) == "OK"
+    assert code(await client.admin("RemoveBroker", name=broker.name, force=True)) == "OK"
     with outage(cluster.postgres, "killed"):
         await asyncio.to_thread(broker.start)
         assert "registry_copy_age_s" in await ready_told(broker)
@@ -289,13 +290,9 @@ async def test_who_was_removed_meanwhile_ends_when_the_registry_says_so(
 
 
 async def test_users_are_known_from_the_copy_and_each_worker_keeps_one(tmp_path: Path) -> None:
-    config = tmp_path / "proxy.toml"
-    config.write_text(
-        f'access_control = true\nsecrets_key = "{generate_key()}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
-        f'workers = 2\ncache_dir = "{tmp_path / "cache"}"\n'
-    )
+    options = config_options(tmp_path, f'{access_settings()}workers = 2\ncache_dir = "{tmp_path / "cache"}"\n')
     request = rpc.SendMessageRequest(messages=[message("orders")])
-    with ClusterProcesses(tmp_path, brokers=1, proxies=1, proxy_options=("--config", str(config))) as cluster:
+    with ClusterProcesses(tmp_path, brokers=1, proxies=1, proxy_options=options) as cluster:
         [proxy] = cluster.proxies
         async with ternmq.Admin(proxy.grpc, credentials=ternmq.Credentials("root", SECRET)) as admin:
             await admin.create_topic("orders")

@@ -20,9 +20,10 @@ from tests.cluster.watching import (
     sent_code,
     serving,
 )
-from tests.support.cluster_processes import BrokerProcess, MemberProcess, ProxyProcess, migrate
+from tests.support.cluster_processes import BrokerProcess, MemberProcess, ProxyProcess, empty_registry
 from tests.support.embedded import RawClient
 from tests.support.postgres import GUARDED, Postgres
+from tests.support.stack import config_options
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -47,15 +48,13 @@ class Guarded:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    config, file = tmp_path / "broker.toml", tmp_path / "password"
-    config.write_text(SETTINGS)
+    file = tmp_path / "password"
     file.write_text(f"{FIRST}\n")
-    with Postgres(tmp_path) as postgres:
-        migrate(postgres.url)
+    with Postgres(tmp_path, holds=empty_registry()) as postgres:
         postgres.guard(FIRST)
         url, password = postgres.url_of("postgres", GUARDED), ("--registry-password-file", str(file))
         with (
-            BrokerProcess(tmp_path / "b", "broker-0", url, *password, "--config", str(config)) as broker,
+            BrokerProcess(tmp_path / "b", "broker-0", url, *password, *config_options(tmp_path, SETTINGS)) as broker,
             ProxyProcess(tmp_path / "p", "proxy-0", url, *password) as proxy,
         ):
             yield Guarded(postgres, file, broker, proxy)

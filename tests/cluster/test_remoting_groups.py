@@ -9,7 +9,6 @@ from typing import TypeVar
 import pytest
 
 import ternmq
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.cluster.remoting_kills import killed_group
 from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses
@@ -130,7 +129,7 @@ async def test_of_two_that_join_at_once_in_different_ways_one_is_refused(cluster
         # Each comes first sometimes, by some milliseconds.
         head_start_s = (number % 9 - 4) * 0.001
         async with await RemotingClient.connect(first.remoting) as puller, RawClient(second.grpc) as popper:
-            await popper.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))  # it is connected
+            await popper.call("QueryRoute", topic={"name": topic})  # it is connected
             beat, received = await asyncio.gather(
                 _after(head_start_s, puller.heartbeat(f"p{number}", consumers={group: [topic]})),
                 _after(-head_start_s, popper.receive(topic, group)),

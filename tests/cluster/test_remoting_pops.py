@@ -1,10 +1,10 @@
 """Groups that pop over remoting in a cluster: any proxy serves the messages of any broker; resets are known to all."""
 
-import json
 from collections import Counter
 
 import pytest
 
+from tests.cluster.test_remoting_groups import members_of
 from tests.cluster.watching import eventually
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
@@ -13,11 +13,6 @@ from tests.support.remoting_client import RemotingClient
 
 pytestmark = [pytest.mark.cluster]
 COUNT = 20
-
-
-async def members_of(client: RemotingClient, group: str) -> list[str]:
-    answer = await client.call(38, consumerGroup=group)
-    return list(json.loads(answer.body)["consumerIdList"]) if answer.code == 0 else []
 
 
 async def test_a_message_is_settled_at_another_proxy_than_it_was_popped(cluster: ClusterProcesses, topic: str) -> None:

@@ -31,6 +31,7 @@ from tests.cluster.watching import (
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient, code, moment
 from tests.support.lite import LiteReader, make_lite_group, make_lite_topic
+from tests.support.stack import config_options
 
 pytestmark = [pytest.mark.cluster]
 
@@ -46,11 +47,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
 
 @pytest.fixture
 async def shard(everything: Shard) -> Shard:
-    """All replicas run, and are in sync."""
-    for replica in everything.replicas:
-        if replica.process.poll() is not None:
-            await asyncio.to_thread(replica.start)
-    await everything.in_sync(3)
+    await everything.all_in_sync()
     return everything
 
 
@@ -208,8 +205,7 @@ async def test_progress_and_what_waits_go_on_with_another_leader(shard: Shard, c
     await sent(client, topic, *(b"%d" % number for number in range(20)))
     assert len(await taken(client, topic, 12)) == 12
     due = moment(await client.server_ms() + 6000)
-    timed = await client.send("later", b"timed", message_type=pb.DELAY, delivery_timestamp=due)
-    assert code(timed) == "OK"
+    assert code(await client.send("later", b"timed", message_type=pb.DELAY, delivery_timestamp=due)) == "OK"
     half = await client.send("paid", b"half", message_type=pb.TRANSACTION)
     [entry] = half.entries
     leader = await shard.leader()
@@ -257,7 +253,7 @@ async def test_an_ordered_group_does_not_wait_for_what_a_killed_leader_heard_las
 ) -> None:
     await client.create_topic(topic, kind=pb.FIFO)
     group = admin_pb2.Group(name="ordered", fifo=True)
-    assert code(await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))) == "OK"
+    assert code(await client.admin("CreateGroup", group=group)) == "OK"
     for number in range(2):
         await client.send(topic, b"%d" % number, message_group="one")
     [first] = await received(client, topic, group.name, 1, invisible_s=300, batch_size=1)
@@ -353,8 +349,7 @@ async def test_a_topic_that_was_deleted_stays_deleted_with_every_leader(
 ) -> None:
     await client.create_topic(topic)
     await sent(client, topic, b"old")
-    deleted = await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=topic))
-    assert code(deleted) == "OK"
+    assert code(await client.admin("DeleteTopic", name=topic)) == "OK"
     await client.create_topic(topic)
     await sent(client, topic, b"new")
     leader = await shard.leader()
@@ -401,9 +396,7 @@ async def test_a_follower_is_ready_when_it_has_all(shard: Shard, client: RawClie
 
 
 async def test_a_broker_gets_replicas_and_what_it_had_can_be_received_before_they_are_there(tmp_path: Path) -> None:
-    config = tmp_path / "broker.toml"
-    config.write_text(SETTINGS)
-    options = ("--config", str(config))
+    options = config_options(tmp_path, SETTINGS)
     with ClusterProcesses(tmp_path, brokers=1, proxies=1, broker_options=options) as cluster:
         (broker,), name = cluster.brokers, cluster.brokers[0].name
         shard = Shard(cluster, name)

@@ -27,6 +27,7 @@ from tests.cluster.watching import eventually, health, paused, sent_code
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.embedded import RawClient
 from tests.support.full_disk import Ballast, small_disk
+from tests.support.stack import config_options
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -153,12 +154,10 @@ async def test_nothing_is_lost_whatever_happens(shard: NetworkShard, work: Recor
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shard]:
     """A shard, each of its replicas with a small disk."""
     folder = tmp_path_factory.mktemp("small")
-    config = folder / "broker.toml"
-    config.write_text(f"{SETTINGS}segment_bytes = {SEGMENT_BYTES}\n")
     with ExitStack() as stack:
         for name in "abc":
             stack.enter_context(small_disk(folder / f"broker-0-{name}" / "data", DISK_BYTES))
-        options = ("--config", str(config))
+        options = config_options(folder, f"{SETTINGS}segment_bytes = {SEGMENT_BYTES}\n")
         processes = ClusterProcesses(folder, brokers=1, replicas=3, proxies=1, broker_options=options)
         shard = Shard(stack.enter_context(processes))
         stack.callback(shard.close)

@@ -13,7 +13,7 @@ from tests.cluster.watching import clients_of, eventually, health
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
 from tests.support.collector import Collector
 from tests.support.embedded import RawClient
-from tests.support.stack import ServerProcess
+from tests.support.stack import ServerProcess, config_options
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -22,9 +22,7 @@ PRODUCER = "b7ad6b7169203331"
 
 async def test_a_trace_follows_a_message_through_two_proxies_and_a_broker(tmp_path: Path) -> None:
     with Collector() as collector:
-        config = tmp_path / "traced.toml"
-        config.write_text(f'otlp_endpoint = "{collector.endpoint}"\n')
-        options = ("--config", str(config))
+        options = config_options(tmp_path, f'otlp_endpoint = "{collector.endpoint}"\n')
         with ClusterProcesses(tmp_path, brokers=1, broker_options=options, proxy_options=options) as cluster:
             first, second = (RawClient(proxy.grpc) for proxy in cluster.proxies)
             async with first, second:

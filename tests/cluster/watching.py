@@ -60,14 +60,14 @@ def paused(process: "ServerProcess") -> Iterator[None]:
 
 
 async def route(client: RawClient, topic: str) -> rpc.QueryRouteResponse:
-    answer = await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))
+    answer = await client.call("QueryRoute", topic={"name": topic})
     assert isinstance(answer, rpc.QueryRouteResponse)
     return answer
 
 
 async def identity_of(client: RawClient, topic: str) -> str:
     """What tells the topic from another one of its name."""
-    [found] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=[topic]))).topics
+    [found] = (await client.admin("ListTopics", names=[topic])).topics
     assert found.identity
     return str(found.identity)
 
@@ -89,7 +89,7 @@ async def in_routes(clients: Sequence[RawClient], topic: str, brokers: set[str],
 
 async def stored(client: RawClient, topic: str) -> dict[str, int]:
     """How many messages of a topic each broker has; those that don't answer are not there."""
-    answer = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    answer = await client.admin("DescribeTopic", name=topic)
     assert code(answer) == "OK", answer.status.message
     found: dict[str, int] = {}
     for queue in answer.queues:
@@ -135,13 +135,13 @@ async def is_empty(client: RawClient, topic: str, group: str) -> bool:
 
 async def sent_code(client: RawClient, topic: str, body: bytes = b"body") -> tuple[str, str]:
     """The code and the text that one send is answered with."""
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[message(topic, body)]))
+    answer = await client.call("SendMessage", messages=[message(topic, body)])
     return code(answer), answer.status.message
 
 
 async def broker_names(client: RawClient, *, live: bool = True) -> set[str]:
     """All brokers that the proxy knows, or those whose lease is in force."""
-    answer = await client.admin("ListBrokers", admin_pb2.ListBrokersRequest())
+    answer = await client.admin("ListBrokers")
     return {broker.name for broker in answer.brokers if broker.live or not live}
 
 
@@ -151,8 +151,7 @@ async def serving(client: RawClient, brokers: "Sequence[BrokerProcess]", *, with
 
     async def reached() -> bool:
         try:
-            group = admin_pb2.CreateGroupRequest(group=admin_pb2.Group(name=WATCHERS))
-            made = await client.admin("CreateGroup", group)
+            made = await client.admin("CreateGroup", group=admin_pb2.Group(name=WATCHERS))
             # A group's retry topic is on all brokers.
             topic = f"%RETRY%{WATCHERS}"
             return code(made) == "OK" and await placed(client, topic) == names == (await stored(client, topic)).keys()

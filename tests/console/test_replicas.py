@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, expect
 from tests.console.browsing import visit
 from tests.console.test_cluster import PATIENCE_MS, row, site_of, told, wait_for
 from tests.support.cluster_processes import ClusterProcesses, ReplicaProcess
+from tests.support.stack import config_options
 
 pytestmark = pytest.mark.cluster
 
@@ -20,9 +21,8 @@ THOUSANDS = re.compile(r"[1-9],\d{3}")
 def shard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     """One broker of two replicas, of which one is enough."""
     folder = tmp_path_factory.mktemp("shard")
-    config = folder / "broker.toml"
-    config.write_text('lease_ms = "2s"\n')  # who is killed is not heard of after that
-    options = ("--config", str(config), "--min-insync", "1")
+    # Who is killed is not heard of after that.
+    options = (*config_options(folder, 'lease_ms = "2s"\n'), "--min-insync", "1")
     with ClusterProcesses(folder, brokers=1, proxies=1, replicas=2, broker_options=options) as running:
         yield running
 

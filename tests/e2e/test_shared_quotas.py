@@ -8,7 +8,6 @@ import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, message
 from tests.support.until import until_answered
 from tests.support.workers import WorkerStack
@@ -23,9 +22,8 @@ LIMIT = 100
 async def told_at(client: RawClient) -> tuple[int, float]:
     """Of how many workers the worker of this connection tells, once it has met the topic, and what they may give out of
     it together."""
-    request = rpc.SendMessageRequest(messages=[message("orders", b"x")])
-    assert (await client.call("SendMessage", request)).status.code == pb.OK
-    listed = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
+    assert (await client.call("SendMessage", messages=[message("orders", b"x")])).status.code == pb.OK
+    listed = await client.admin("ListQuotas")
     share = next((use.share["messages_in"] for use in listed.uses if use.name == "orders"), 0.0)
     return listed.proxies, round(share)
 
@@ -37,7 +35,7 @@ async def test_two_workers_give_out_a_limit_once_and_each_tells_what_both_do(tmp
             await clients[0].create_topic("orders")
             quota = admin_pb2.Quota(kind="topic", name="*", messages_in=LIMIT)
             quota.burst.FromSeconds(3600)  # nothing of this test is refused
-            put = await clients[0].admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
+            put = await clients[0].admin("PutQuota", quota=quota)
             assert put.status.code == pb.OK
 
             async def all_tell() -> set[tuple[int, float]]:

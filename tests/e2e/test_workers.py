@@ -21,8 +21,6 @@ from ternmq.blocking import Producer as BlockingProducer
 from ternmq.blocking import SimpleConsumer as BlockingConsumer
 from ternmq_command.calls.admin import AdminClient
 from ternmq_command.calls.watching import WatchingClient
-from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.faults.test_process_death import TOPIC, Account, check_all_come, consume_all, keep_sending
 from tests.support.embedded import RawClient
@@ -120,18 +118,13 @@ async def test_one_worker_tells_by_the_published_service_what_all_clients_subscr
             await client.configure(_consumer("g", TOPIC, "a" if number else "b"))
         await asker.send(TOPIC, b"one")
         ids = sorted(client.client_id for client in clients)
-        listed = await asker.published("ListSubscription", published.ListSubscriptionRequest(group=group))
-        described = await asker.published("DescribeSubscription", published.DescribeSubscriptionRequest(topic=topic))
-        connected = await asker.published(
-            "ListConsumerConnection", published.ListConsumerConnectionRequest(group=group)
-        )
-        members = await asker.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name="g"))
-        stats = await asker.published("GetProxyRuntimeStats", published.GetProxyRuntimeStatsRequest())
+        listed = await asker.published("ListSubscription", group=group)
+        described = await asker.published("DescribeSubscription", topic=topic)
+        connected = await asker.published("ListConsumerConnection", group=group)
+        members = await asker.admin("DescribeGroup", name="g")
+        stats = await asker.published("GetProxyRuntimeStats")
         running = [
-            await asker.published(
-                "GetConsumerRunningInfo", published.GetConsumerRunningInfoRequest(group=group, client_id=client_id)
-            )
-            for client_id in ids
+            await asker.published("GetConsumerRunningInfo", group=group, client_id=client_id) for client_id in ids
         ]
     finally:
         await asyncio.gather(*(client.channel.close() for client in clients))

@@ -18,7 +18,6 @@ import pytest
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, message, moment
 from tests.support.full_disk import Ballast, free_bytes, small_disk
 from tests.support.stack import Stack
@@ -75,7 +74,7 @@ class Account:
         for number in range(len(self.timed), len(self.timed) + count):
             body = b"later %d" % number
             timer = message(LATER, body, delivery_timestamp=moment(due_ms), message_type=pb.DELAY)
-            answer = await self.client.call("SendMessage", rpc.SendMessageRequest(messages=[timer]))
+            answer = await self.client.call("SendMessage", messages=[timer])
             assert answer.status.code == pb.OK, answer.status.message
             self.timed.add(body)
 
@@ -83,7 +82,7 @@ class Account:
         """What a producer hears now; a message that was taken counts."""
         body = b"%d." % len(self.sent)
         one = message(ORDERS, body.ljust(BODY_BYTES, b"-"))
-        answer = await self.client.call("SendMessage", rpc.SendMessageRequest(messages=[one]))
+        answer = await self.client.call("SendMessage", messages=[one])
         if answer.status.code == pb.OK:
             self.sent.add(body)
         return pb.Code.Name(answer.status.code)
@@ -168,7 +167,7 @@ async def test_a_full_disk_heals_ten_times_by_retention_alone(stack: Stack) -> N
 async def new_group(client: RawClient, name: str) -> str:
     """A group that begins with the oldest message that is kept."""
     group = admin_pb2.Group(name=name, consume_from="earliest")
-    answer = await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
+    answer = await client.admin("CreateGroup", group=group)
     assert answer.status.code == pb.OK, answer.status.message
     return name
 

@@ -8,7 +8,6 @@ from typing import Self
 
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.interop.clients import Clients
 from tests.interop.processes import DEADLINE_S
 from tests.support.embedded import RawClient, code
@@ -52,21 +51,21 @@ class Server(Clients):
 
     async def create_group(self, name: str, *, fifo: bool = False, retry_backoff: str = STEPS) -> str:
         group = admin_pb2.Group(name=name, fifo=fifo, max_attempts=MAX_ATTEMPTS, retry_backoff=retry_backoff)
-        answer = await self.client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
+        answer = await self.client.admin("CreateGroup", group=group)
         assert code(answer) == "OK", answer.status.message
         return name
 
     async def send(self, messages: Sequence[pb.Message]) -> None:
         """Send the messages one by one: those of one call would share a queue."""
         for each in messages:
-            answer = await self.client.call("SendMessage", rpc.SendMessageRequest(messages=[each]))
+            answer = await self.client.call("SendMessage", messages=[each])
             assert code(answer) == "OK", answer.status.message
 
     async def finished(self, group: str) -> None:
         """Return when all messages are acknowledged, filtered out or dead letters of the group."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
-                answer = await self.client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+                answer = await self.client.admin("DescribeGroup", name=group)
                 assert code(answer) == "OK", answer.status.message
                 assert answer.progress, f"{group} was nowhere yet"
                 if all(queue.committed == queue.max_offset and not queue.in_flight for queue in answer.progress):
@@ -74,7 +73,7 @@ class Server(Clients):
 
     async def queues_in_use(self, topic: str) -> int:
         """How many of a topic's queues have messages."""
-        answer = await self.client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+        answer = await self.client.admin("DescribeTopic", name=topic)
         assert code(answer) == "OK", answer.status.message
         return sum(queue.max_offset > 0 for queue in answer.queues)
 
@@ -90,8 +89,7 @@ class Server(Clients):
 
     async def transactions(self, topic: str, state: "admin_pb2.TransactionState") -> list[admin_pb2.Transaction]:
         """The topic's transactions that are pending or discarded."""
-        request = admin_pb2.ListTransactionsRequest(topic=topic, state=state, limit=100)
-        answer = await self.client.admin("ListTransactions", request)
+        answer = await self.client.admin("ListTransactions", topic=topic, state=state, limit=100)
         assert code(answer) == "OK", answer.status.message
         return list(answer.transactions)
 

@@ -54,7 +54,7 @@ async def until_counted(address: str, count: int) -> None:
 
 
 async def test_each_page_shows_what_is_so(own: Remoting, tmp_path: Path) -> None:
-    await own.run_command("topic", "create", TOPIC, "--type", "mixed", "--queues", "4")
+    await own.create_topic(TOPIC)
     async with own.driver("java4") as driver:
         await driver.run("producer", name="p", group=PRODUCERS)
         await driver.run("push", name="c", group=GROUP, topic=TOPIC, delay_level=-1)

@@ -29,7 +29,7 @@ async def test_each_group_gets_each_message_of_both_protocols_once(remoting: Rem
         PRODUCERS.build(client)
     for program in ("java4", "go4"):
         PROGRAMS.build(program)
-    await remoting.run_command("topic", "create", TOPIC, "--type", "mixed", "--queues", "4")
+    await remoting.create_topic(TOPIC)
     clients = Clients(remoting.stack.grpc, tmp_path)
     async with AsyncExitStack() as started:
         drivers = {client: await started.enter_async_context(remoting.driver(client)) for client in REMOTING}

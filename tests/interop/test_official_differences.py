@@ -30,8 +30,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 async def seen(server: Server, home: Path, case: str, kind: "pb.MessageType") -> str:
     """The line that the program prints."""
     asked = admin_pb2.Topic(name=f"differences-{case}", queues=1, type=kind, mixed=case == "mixed")
-    answer = await server.client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=asked))
-    assert code(answer) == "OK"
+    assert code(await server.client.admin("CreateTopic", topic=asked)) == "OK"
     group = await server.create_group(f"differences-{case}", fifo=kind == pb.FIFO)
     command = command_of(DIFFERENCES.build("java"), "java", home / case, name="", java_class="differences.Differences")
     program = await asyncio.create_subprocess_exec(

@@ -13,7 +13,7 @@ Python   subscribes the letters of a name, and the name itself with the next syn
 Node.js  retries by itself in groups that are not FIFO too
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,13 +89,19 @@ class Made:
         return Lite(self.server, language, topic, group, self._home)
 
 
-@pytest.fixture
-async def made(tmp_path: Path) -> AsyncIterator[Made]:
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A server for all tests: no topic and no group has a name of another one."""
     for language in LANGUAGES:
         PROGRAMS.build(language)
-    with Stack(tmp_path / "server") as stack:
-        async with Server(stack, tmp_path) as server:
-            yield Made(server, tmp_path)
+    with Stack(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+async def made(stack: Stack, tmp_path: Path) -> AsyncIterator[Made]:
+    async with Server(stack, tmp_path) as server:
+        yield Made(server, tmp_path)
 
 
 SHORT_NAMES = ("a", "b", "C", "7", "_")

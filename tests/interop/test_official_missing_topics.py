@@ -3,7 +3,6 @@ by its type, and no consumer does."""
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.interop.clients import LANGUAGES, in_each
 from tests.interop.consumers.running import at_least, attempts
@@ -17,7 +16,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 async def type_of(server: Server, topic: str) -> str | None:
     """What the topic takes; None if it isn't there."""
-    answer = await server.client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    answer = await server.client.admin("DescribeTopic", name=topic)
     return pb.MessageType.Name(answer.topic.type) if code(answer) == "OK" else None
 
 
@@ -43,7 +42,7 @@ async def test_a_push_consumer_that_starts_before_its_topic_consumes_when_it_is_
         topic, group = f"later-{language}", await server.create_group(f"early-{language}")
 
         async def has_begun() -> bool:
-            answer = await server.client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+            answer = await server.client.admin("DescribeGroup", name=group)
             return len(answer.client_ids) == 1
 
         async with server.consumers(language, kind="push", topic=topic, group=group) as consumers:

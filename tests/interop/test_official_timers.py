@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from tests.interop.clients import LANGUAGES, in_each
 from tests.interop.consumers.running import Event, attempts, deliveries, handled
@@ -173,8 +172,7 @@ async def test_a_message_that_is_due_in_hours_comes_when_the_test_clock_says_so(
         due_ms = {language: due_in(23 * HOUR_MS, language) for language in LANGUAGES}
         await in_each(LANGUAGES, lambda language: producers[language].timed(language, due_ms[language]))
         assert await server.messages(topic) == []
-        request = admin_pb2.AdvanceClockRequest(by=duration(23 * 3600 + 1))
-        assert code(await server.client.admin("AdvanceClock", request)) == "OK"
+        assert code(await server.client.admin("AdvanceClock", by=duration(23 * 3600 + 1))) == "OK"
         await consumers.until(handled(*LANGUAGES), "all messages")
     assert attempts(consumers.events) == {language: [1] for language in LANGUAGES}
     await check_messages(server, topic, due_ms)

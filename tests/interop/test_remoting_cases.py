@@ -23,11 +23,6 @@ TOPIC_BYTES_MAX = 127
 NOBODY = "-Drocketmq.namesrv.domain=127.0.0.1"
 
 
-async def create_topic(remoting: Remoting, topic: str, *, queues: int = 4) -> str:
-    await remoting.run_command("topic", "create", topic, "--type", "mixed", "--queues", str(queues))
-    return topic
-
-
 async def read_dead_letters(remoting: Remoting, group: str) -> list[bytes]:
     """Return the first dead letters of a group."""
     async with SimpleConsumer(remoting.stack.grpc, f"readers-of-{group}", {f"%DLQ%{group}": "*"}) as consumer:
@@ -73,7 +68,7 @@ async def test_a_topic_of_an_operator_has_the_queues_and_rights_that_it_was_give
 
 
 async def test_a_broadcasting_member_goes_on_from_where_it_stood_and_retries_nothing(remoting: Remoting) -> None:
-    topic = await create_topic(remoting, "cases-broadcast")
+    topic = await remoting.create_topic("cases-broadcast")
     member = {"group": "cases-broadcast", "topic": topic, "model": "BROADCASTING"}
     async with remoting.driver("java4") as driver:
         await driver.run("producer", name="p", group="producers")
@@ -102,7 +97,7 @@ async def test_a_broadcasting_member_goes_on_from_where_it_stood_and_retries_not
 
 
 async def test_places_in_a_queue_are_found_by_time_and_kept(remoting: Remoting) -> None:
-    topic, group = await create_topic(remoting, "cases-places", queues=1), "cases-places"
+    topic, group = await remoting.create_topic("cases-places", queues=1), "cases-places"
     place: dict[str, str | int] = {"group": group, "topic": topic, "broker": BROKER, "queue": 0}
     async with remoting.driver("java4") as driver:
         empty = await driver.run("offsets", name="q0", time=0, **place)
@@ -142,7 +137,7 @@ FILTERS = {
 
 
 async def test_filters_pass_what_they_say(remoting: Remoting) -> None:
-    topic = await create_topic(remoting, "cases-filters")
+    topic = await remoting.create_topic("cases-filters")
     async with remoting.driver("java4") as driver:
         await driver.run("producer", name="p", group="producers")
         for body in ("red-1", "red-9", "blue-5"):
@@ -162,7 +157,7 @@ async def test_filters_pass_what_they_say(remoting: Remoting) -> None:
 
 
 async def test_what_a_listener_fails_on_comes_again_as_it_was(remoting: Remoting) -> None:
-    topic, group = await create_topic(remoting, "cases-failing"), "cases-failing"
+    topic, group = await remoting.create_topic("cases-failing"), "cases-failing"
     async with remoting.driver("java4") as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("push", name="c", group=group, topic=topic, tags="red", delay_level=1)
@@ -179,7 +174,7 @@ async def test_what_a_listener_fails_on_comes_again_as_it_was(remoting: Remoting
 
 
 async def test_a_listener_may_give_a_message_up_at_once(remoting: Remoting) -> None:
-    topic, group = await create_topic(remoting, "cases-given-up"), "cases-given-up"
+    topic, group = await remoting.create_topic("cases-given-up"), "cases-given-up"
     async with remoting.driver("java4") as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("push", name="c", group=group, topic=topic, delay_level=-1)
@@ -190,7 +185,7 @@ async def test_a_listener_may_give_a_message_up_at_once(remoting: Remoting) -> N
 
 
 async def test_an_orderly_queue_goes_on_after_a_message_ran_out_of_tries(remoting: Remoting) -> None:
-    topic, group = await create_topic(remoting, "cases-orderly", queues=1), "cases-orderly"
+    topic, group = await remoting.create_topic("cases-orderly", queues=1), "cases-orderly"
     async with remoting.driver("java4") as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("send", name="p", topic=topic, body=["a", "poison-b", "c"])
@@ -201,7 +196,7 @@ async def test_an_orderly_queue_goes_on_after_a_message_ran_out_of_tries(remotin
 
 
 async def test_a_transaction_without_an_end_is_checked(remoting: Remoting) -> None:
-    topic = await create_topic(remoting, "cases-transactions")
+    topic = await remoting.create_topic("cases-transactions")
     async with remoting.driver("java4") as driver:
         await driver.run("producer", name="p", group="cases-transactions", transactions="yes")
         pairs = {"tag": "red", "keys": "k", "property_color": "ü"}
@@ -226,7 +221,7 @@ async def test_a_transaction_without_an_end_is_checked(remoting: Remoting) -> No
 
 
 async def test_messages_of_a_batch_have_parts_of_their_own(remoting: Remoting) -> None:
-    topic = await create_topic(remoting, "cases-batch")
+    topic = await remoting.create_topic("cases-batch")
     async with remoting.driver("java4") as driver:
         await driver.run("producer", name="p", group="producers")
         sent = await driver.run("batch", name="p", topic=topic, body=numbered(3), tags=["red", "blue", "red"])
@@ -250,7 +245,7 @@ async def test_messages_of_a_batch_have_parts_of_their_own(remoting: Remoting) -
 
 
 async def test_bodies_up_to_the_limit_come_whole_and_larger_ones_are_refused(remoting: Remoting) -> None:
-    topic = await create_topic(remoting, "cases-large")
+    topic = await remoting.create_topic("cases-large")
     async with remoting.driver("java4") as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("producer", name="lavish", group="producers", max_bytes=32 * MIB)
@@ -281,7 +276,7 @@ async def test_bodies_up_to_the_limit_come_whole_and_larger_ones_are_refused(rem
 
 async def test_a_client_without_its_name_server_gets_an_error_that_names_it(remoting: Remoting) -> None:
     here, nowhere = remoting.stack.addresses["remoting"], "127.0.0.1:1"
-    topic = await create_topic(remoting, "cases-servers")
+    topic = await remoting.create_topic("cases-servers")
     async with remoting.driver("java4") as driver:
         # Of several name servers one is enough.
         await driver.run("producer", name="both", group="producers", address=f"{nowhere};{here}")
@@ -298,7 +293,7 @@ async def test_a_client_without_its_name_server_gets_an_error_that_names_it(remo
 
 
 async def test_names_that_are_none_are_refused_and_odd_ones_work(remoting: Remoting) -> None:
-    topic = await create_topic(remoting, "cases-names")
+    topic = await remoting.create_topic("cases-names")
     async with remoting.driver("java4") as driver:
         for number, group in enumerate(("", "two words", "x" * 256, "DEFAULT_PRODUCER", "dot.dot")):
             refused = await driver.attempt("producer", name=f"p{number}", group=group)

@@ -17,14 +17,9 @@ LOOK_S = 0.1
 SQL_CLIENTS = ("java4", "java5", "go4", "node4")
 
 
-async def create_topic(remoting: Remoting, topic: str) -> str:
-    await remoting.run_command("topic", "create", topic, "--type", "mixed", "--queues", "4")
-    return topic
-
-
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_tag_filter_passes_its_tags_only(client: str, remoting: Remoting) -> None:
-    topic = await create_topic(remoting, f"tags-{client}")
+    topic = await remoting.create_topic(f"tags-{client}")
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("push", name="c", group=f"tags-{client}", topic=topic, tags="red || blue")
@@ -37,7 +32,7 @@ async def test_a_tag_filter_passes_its_tags_only(client: str, remoting: Remoting
 
 @pytest.mark.parametrize("client", SQL_CLIENTS)
 async def test_an_sql_filter_passes_what_it_says(client: str, remoting: Remoting) -> None:
-    topic = await create_topic(remoting, f"sql-{client}")
+    topic = await remoting.create_topic(f"sql-{client}")
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("push", name="c", group=f"sql-{client}", topic=topic, sql="color = 'blue' AND TAGS = 'red'")
@@ -53,7 +48,7 @@ async def test_an_sql_filter_passes_what_it_says(client: str, remoting: Remoting
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_two_members_share_all_messages(client: str, remoting: Remoting) -> None:
-    topic, group = await create_topic(remoting, f"shared-{client}"), f"shared-{client}"
+    topic, group = await remoting.create_topic(f"shared-{client}"), f"shared-{client}"
     async with remoting.driver(client) as one, remoting.driver(client) as two:
         # The driver makes the name part of the client's id: two of one id would be one member.
         first, second = Member(one, "first"), Member(two, "second")
@@ -113,7 +108,7 @@ async def gather(first: Member, second: Member, expected: Counter[str]) -> Count
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_group_goes_on_after_restarts_of_consumer_and_server(client: str, own: Remoting) -> None:
-    topic, group = await create_topic(own, "kept"), "kept"
+    topic, group = await own.create_topic("kept"), "kept"
     async with own.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         for part in range(2):
@@ -144,7 +139,7 @@ async def until_committed(remoting: Remoting, group: str, count: int) -> None:
 
 @pytest.mark.parametrize("client", ["java4", "java5", "go4"])
 async def test_each_broadcasting_member_gets_all(client: str, remoting: Remoting) -> None:
-    topic = await create_topic(remoting, f"broadcast-{client}")
+    topic = await remoting.create_topic(f"broadcast-{client}")
     async with remoting.driver(client) as first, remoting.driver(client) as second:
         for driver in (first, second):
             await driver.run("push", name="c", group=f"broadcast-{client}", topic=topic, model="BROADCASTING")
@@ -158,7 +153,7 @@ async def test_each_broadcasting_member_gets_all(client: str, remoting: Remoting
 @pytest.mark.parametrize("client", ["java4", "java5", "go4", "node4"])
 @pytest.mark.parametrize("where", ["FIRST_OFFSET", "LAST_OFFSET"])
 async def test_a_new_group_reads_a_young_topic_from_its_beginning(client: str, where: str, remoting: Remoting) -> None:
-    topic = await create_topic(remoting, f"young-{where}-{client}")
+    topic = await remoting.create_topic(f"young-{where}-{client}")
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("send", name="p", topic=topic, body=numbered(20))
@@ -169,7 +164,7 @@ async def test_a_new_group_reads_a_young_topic_from_its_beginning(client: str, w
 
 @pytest.mark.parametrize("client", ["java4", "java5"])
 async def test_a_lite_pull_consumer_subscribes_assigns_and_seeks(client: str, remoting: Remoting) -> None:
-    topic = await create_topic(remoting, f"lite-{client}")
+    topic = await remoting.create_topic(f"lite-{client}")
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("send", name="p", topic=topic, body=numbered(20))
@@ -185,7 +180,7 @@ async def test_a_lite_pull_consumer_subscribes_assigns_and_seeks(client: str, re
 
 @pytest.mark.parametrize("client", ["java4", "java5", "python4"])
 async def test_a_pull_consumer_reads_all_queues(client: str, remoting: Remoting) -> None:
-    topic = await create_topic(remoting, f"pulled-{client}")
+    topic = await remoting.create_topic(f"pulled-{client}")
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("send", name="p", topic=topic, body=numbered(50))

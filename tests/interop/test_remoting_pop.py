@@ -17,11 +17,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(900)]
 CLIENT = "java5"
 
 
-async def create_topic(remoting: Remoting, topic: str) -> str:
-    await remoting.run_command("topic", "create", topic, "--type", "mixed", "--queues", "4")
-    return topic
-
-
 async def set_mode(remoting: Remoting, home: Path, topic: str, group: str, mode: str) -> None:
     def run() -> str:
         with MqAdmin(JAVA_5, remoting.stack.addresses["remoting"], home) as mqadmin:
@@ -39,7 +34,7 @@ async def begin(driver: Driver, name: str, topic: str, **pairs: object) -> None:
 
 
 async def test_two_members_pop_each_message_once(remoting: Remoting, tmp_path: Path) -> None:
-    topic = await create_topic(remoting, "popped")
+    topic = await remoting.create_topic("popped")
     await set_mode(remoting, tmp_path, topic, topic, "POP")
     async with remoting.driver(CLIENT) as one, remoting.driver(CLIENT) as two:
         await one.run("producer", name="p", group="producers")
@@ -72,7 +67,7 @@ async def test_two_members_pop_each_message_once(remoting: Remoting, tmp_path: P
 
 
 async def test_a_failed_message_is_popped_again_and_dies_in_the_end(remoting: Remoting, tmp_path: Path) -> None:
-    topic = await create_topic(remoting, "popped-again")
+    topic = await remoting.create_topic("popped-again")
     await remoting.run_command("group", "create", topic, "--max-attempts", "2", "--remoting-pop")
     async with remoting.driver(CLIENT) as driver:
         await driver.run("producer", name="p", group="producers")
@@ -90,7 +85,7 @@ async def test_a_failed_message_is_popped_again_and_dies_in_the_end(remoting: Re
 
 
 async def test_an_unfinished_message_comes_to_another_member(remoting: Remoting, tmp_path: Path) -> None:
-    topic = await create_topic(remoting, "popped-then-killed")
+    topic = await remoting.create_topic("popped-then-killed")
     await remoting.run_command("group", "create", topic, "--remoting-pop")
     async with remoting.driver(CLIENT) as other:
         async with remoting.driver(CLIENT) as killed:
@@ -121,7 +116,7 @@ async def test_a_fifo_group_pops_message_groups_in_order(remoting: Remoting, tmp
 
 
 async def test_a_group_goes_from_pulling_to_popping_and_back(remoting: Remoting, tmp_path: Path) -> None:
-    topic = await create_topic(remoting, "popped-later")
+    topic = await remoting.create_topic("popped-later")
     async with remoting.driver(CLIENT) as driver:
         await driver.run("producer", name="p", group="producers")
         await begin(driver, "c", topic)

@@ -33,15 +33,10 @@ def bodies_of(received: Sequence[ReceivedMessage]) -> Counter[str]:
     return Counter(view.body.decode() for view in received)
 
 
-async def create_topic(remoting: Remoting, topic: str) -> None:
-    """Create a topic, as the client of Node.js does not."""
-    await remoting.run_command("topic", "create", topic, "--type", "mixed", "--queues", "4")
-
-
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_message_has_all_its_parts_in_both_protocols(client: str, remoting: Remoting) -> None:
     topic = f"parts-{client}"
-    await create_topic(remoting, topic)
+    await remoting.create_topic(topic)
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         sent = await driver.run(
@@ -66,7 +61,7 @@ async def test_a_message_has_all_its_parts_in_both_protocols(client: str, remoti
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_grpc_message_has_all_its_parts_for_remoting_consumers(client: str, remoting: Remoting) -> None:
     topic, group = f"to-4-{client}", f"to-4-group-{client}"
-    await create_topic(remoting, topic)
+    await remoting.create_topic(topic)
     async with Producer(remoting.stack.grpc) as producer:
         sent = await producer.send(
             Message(topic, "köner 中".encode(), tag="red", keys=("k1", "k2"), properties={"color": "blau ü"})
@@ -104,7 +99,7 @@ async def test_all_ways_of_sending_store_each_message_once(client: str, remoting
 @pytest.mark.parametrize("client", ["java4", "java5", "go4", "python4"])
 async def test_ordered_messages_stay_in_one_queue_in_order(client: str, remoting: Remoting) -> None:
     topic = f"ordered-{client}"
-    await create_topic(remoting, topic)
+    await remoting.create_topic(topic)
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         for number in range(20):
@@ -122,7 +117,7 @@ async def test_ordered_messages_stay_in_one_queue_in_order(client: str, remoting
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_delay_level_delays_in_both_protocols(client: str, remoting: Remoting) -> None:
     topic = f"delayed-{client}"
-    await create_topic(remoting, topic)
+    await remoting.create_topic(topic)
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group="producers")
         await driver.run("push", name="c", group=f"delayed-{client}", topic=topic)
@@ -139,7 +134,7 @@ async def test_a_delay_level_delays_in_both_protocols(client: str, remoting: Rem
 
 async def test_messages_of_all_producers_come_once_to_each_group_of_all_consumers(remoting: Remoting) -> None:
     topic, count = "mixed", 100
-    await create_topic(remoting, topic)
+    await remoting.create_topic(topic)
     expected = Counter[str]()
     async with AsyncExitStack() as started:
         drivers = {client: await started.enter_async_context(remoting.driver(client)) for client in CLIENTS}

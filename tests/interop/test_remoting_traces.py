@@ -18,7 +18,7 @@ async def test_a_trace_shows_who_sent_a_message_and_who_consumed_it(
     client: str, remoting: Remoting, tmp_path: Path
 ) -> None:
     topic = f"traced-{client}"
-    await remoting.run_command("topic", "create", topic, "--type", "mixed", "--queues", "4")
+    await remoting.create_topic(topic)
     async with remoting.driver(client) as driver:
         await driver.run("producer", name="p", group=f"tracing-{client}", traces="yes")
         sent = await driver.run("send", name="p", topic=topic, body="traced", keys="traced-key", tag="red")

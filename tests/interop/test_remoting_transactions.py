@@ -25,7 +25,7 @@ async def test_transactions_end_as_the_producer_says(client: str, remoting: Remo
 @pytest.mark.parametrize("client", ["java4", "java5"])
 async def test_a_request_gets_the_reply_of_another_client(client: str, remoting: Remoting) -> None:
     topic = f"requests-{client}"
-    await remoting.run_command("topic", "create", topic, "--type", "mixed", "--queues", "4")
+    await remoting.create_topic(topic)
     async with remoting.driver(client) as asking, remoting.driver("java4") as answering:
         await answering.run("push", name="c", group=f"requests-{client}", topic=topic, replies="yes")
         await asking.run("producer", name="p", group=f"asking-{client}")

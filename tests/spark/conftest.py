@@ -44,6 +44,13 @@ def stack() -> Iterator[Stack]:
 
 
 @pytest.fixture
+def clocked() -> Iterator[Stack]:
+    """A broker whose time goes on when a test says so."""
+    with Stack() as running:
+        yield running
+
+
+@pytest.fixture
 def new_topic(stack: Stack) -> Callable[..., str]:
     """Makes a topic under a name that no other test has; the keywords are those of `Stack.create_topic`."""
 

@@ -16,7 +16,6 @@ from pyspark_ternmq.schema import SCHEMA
 from ternmq.testing import Stack
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, message, moment
 
 STORED = datetime(2026, 8, 1, 7, 59, 59, 900_000, tzinfo=UTC)
@@ -34,8 +33,7 @@ def send(stack: Stack, topic: str, *messages: pb.Message, together: int = 50) ->
     async def run() -> None:
         async with RawClient(stack.endpoint) as client:
             for start in range(0, len(messages), together):
-                request = rpc.SendMessageRequest(messages=messages[start : start + together])
-                answer = await client.call("SendMessage", request)
+                answer = await client.call("SendMessage", messages=messages[start : start + together])
                 assert answer.status.code == pb.OK, answer.status.message
 
     asyncio.run(run())

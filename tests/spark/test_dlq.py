@@ -17,22 +17,11 @@ from ternmq_common.names import dead_letter_topic
 from tests.support.topic_contents import bodies, count, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from ternmq.testing import Stack
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-@pytest.fixture
-def clocked() -> "Iterator[Stack]":
-    """A broker whose time goes on when a test says so, so that attempts end at once."""
-    from ternmq.testing import Stack
-
-    with Stack() as running:
-        yield running
 
 
 def letters(stack: "Stack", topic: str, sent: list[bytes], *, group: str = "billing", kind: str = "normal") -> None:

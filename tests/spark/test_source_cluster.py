@@ -10,15 +10,12 @@ from ternmq.admin import topics
 from ternmq.admin import topics as topic_calls
 from ternmq.pull.offset_reader import OffsetReader
 from ternmq_command.calls.admin import AdminClient
+from tests.spark.stream_support import numbers
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.spark import bodies_of, send_bodies
 
 # A cluster of processes, which takes a minute to come up and to fail over.
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
-
-
-def numbers(*bounds: int) -> list[str]:
-    return sorted(str(number) for number in range(*bounds))
 
 
 def wait_for_brokers(endpoint: str, topic: str, brokers: set[str]) -> None:

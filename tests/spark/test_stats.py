@@ -16,8 +16,6 @@ from tests.support.topic_contents import count, stored, without_repetitions
 from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from ternmq.testing import Stack
@@ -79,15 +77,6 @@ def in_parts(clocked: "Stack", topic: str, counts: list[int]) -> None:
     for messages in counts:
         send(clocked, topic, messages)
         clocked.advance(60)
-
-
-@pytest.fixture
-def clocked() -> "Iterator[Stack]":
-    """A broker whose time goes on when a test says so."""
-    from ternmq.testing import Stack
-
-    with Stack() as running:
-        yield running
 
 
 def test_windows_go_to_files_and_to_a_topic_once(spark: "SparkSession", clocked: "Stack", tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ async def reader(root: RawClient, n: Names) -> None:
     queue = {"topic": {"name": n.topic}}
     request = rpc.PullMessageRequest(group={"name": n.group}, message_queue=queue, offset=1, batch_size=1)
     assert [item async for item in root.stream("PullMessage", request)]
-    await root.call("UpdateOffset", rpc.UpdateOffsetRequest(group={"name": n.group}, message_queue=queue, offset=1))
+    await root.call("UpdateOffset", group={"name": n.group}, message_queue=queue, offset=1)
     await root.configure(pb.Settings(client_type=pb.PULL_CONSUMER, subscription={"group": {"name": n.group}}))
 
 
@@ -112,7 +112,7 @@ async def shard(_: RawClient, n: Names) -> None:
 
 
 async def user(root: RawClient, n: Names) -> None:
-    assert (await root.admin("CreateUser", admin.CreateUserRequest(name=n.user))).status.code == pb.OK
+    assert (await root.admin("CreateUser", name=n.user)).status.code == pb.OK
 
 
 async def policy(root: RawClient, n: Names) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tests.support.postgres import Postgres
@@ -12,14 +17,23 @@ from tests.support.stack import ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 MIGRATE_TIMEOUT_S = 60.0
 
 
-def migrate(url: str, *, within: Sequence[str] = ()) -> None:
+@cache
+def empty_registry() -> Path:
+    """The data of a PostgreSQL with an empty registry, which `ternmq registry migrate` makes once in this process."""
+    folder = Path(tempfile.mkdtemp(prefix="ternmq-registry-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with Postgres(folder) as postgres:
+        migrate(postgres.url)
+        return postgres.stopped_copy(folder)
+
+
+def migrate(url: str) -> None:
     """`ternmq registry migrate`."""
-    command = (*within, sys.executable, "-m", "ternmq_command.main", "registry", "migrate", "--registry", url)
+    command = (sys.executable, "-m", "ternmq_command.main", "registry", "migrate", "--registry", url)
     done = subprocess.run(command, capture_output=True, text=True, timeout=MIGRATE_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -89,6 +103,16 @@ class ProxyProcess(MemberProcess):
 MemberT = TypeVar("MemberT", bound=MemberProcess)
 
 
+def begin_together(processes: list[MemberT], stack: ExitStack) -> list[MemberT]:
+    """Start these at the same time, and return them when all serve; the stack ends them."""
+    for process in processes:
+        process.begin()
+        stack.push(process)
+    for process in processes:
+        process.wait_until_ready()
+    return processes
+
+
 class ClusterProcesses:
     """`with ClusterProcesses(folder) as cluster`: everything runs and is ready; nothing is left afterwards. With
     `replicas` each broker is a shard of so many.
@@ -113,7 +137,7 @@ class ClusterProcesses:
         self._replicas = replicas
         self._options = broker_options, proxy_options
         self._stack = ExitStack()
-        self.postgres = Postgres(folder)
+        self.postgres = Postgres(folder, holds=empty_registry())
         self.brokers: list[BrokerProcess] = []
         self.replicas: list[ReplicaProcess] = []
         self.proxies: list[ProxyProcess] = []
@@ -128,43 +152,51 @@ class ClusterProcesses:
 
     def _start(self) -> None:
         self._stack.enter_context(self.postgres)
-        migrate(self.postgres.url, within=self.within)
         for number in range(self._counts[0]):
             if self._replicas:
                 self.add_shard(f"broker-{number}")
-            else:
-                self.add_broker(f"broker-{number}")
-        for number in range(self._counts[1]):
-            self.add_proxy(f"proxy-{number}")
+        if not self._replicas:
+            self.brokers += self._begun([self._broker(f"broker-{number}") for number in range(self._counts[0])])
+        self.proxies += self._begun([self._proxy(f"proxy-{number}") for number in range(self._counts[1])])
 
     def add_broker(self, name: str) -> BrokerProcess:
-        broker = BrokerProcess(self._folder / name, name, self.postgres.url, *self._options[0])
-        self.brokers.append(self._begun(broker))
-        return broker
+        self.brokers += self._begun([self._broker(name)])
+        return self.brokers[-1]
+
+    def _broker(self, name: str) -> BrokerProcess:
+        return BrokerProcess(self._folder / name, name, self.postgres.url, *self._options[0])
 
     def add_shard(self, name: str) -> None:
-        for replica in "abcde"[: self._replicas]:
-            self.add_replica(name, replica)
+        """The first replica, which will lead, and then the others."""
+        first, *others = list("abcde"[: self._replicas])
+        self.add_replica(name, first)
+        self.replicas += self._begun([self._replica(name, each) for each in others])
 
     def add_replica(
         self, shard: str, name: str, *, replicas: int | None = None, folder: Path | None = None
     ) -> ReplicaProcess:
         """`folder` is one that is there, of a broker that has ended."""
+        self.replicas += self._begun([self._replica(shard, name, replicas=replicas, folder=folder)])
+        return self.replicas[-1]
+
+    def _replica(
+        self, shard: str, name: str, *, replicas: int | None = None, folder: Path | None = None
+    ) -> ReplicaProcess:
         options = ("--replicas", str(replicas or self._replicas), *self._options[0])
         folder = folder or self._folder / f"{shard}-{name}"
-        replica = ReplicaProcess(folder, shard, name, self.postgres.url, *options)
-        self.replicas.append(self._begun(replica))
-        return replica
+        return ReplicaProcess(folder, shard, name, self.postgres.url, *options)
 
     def add_proxy(self, name: str) -> ProxyProcess:
-        proxy = ProxyProcess(self._folder / name, name, self.postgres.url, *self._options[1])
-        self.proxies.append(self._begun(proxy))
-        return proxy
+        self.proxies += self._begun([self._proxy(name)])
+        return self.proxies[-1]
 
-    def _begun(self, process: MemberT) -> MemberT:
-        self.place(process)
-        self._stack.enter_context(process)
-        return process
+    def _proxy(self, name: str) -> ProxyProcess:
+        return ProxyProcess(self._folder / name, name, self.postgres.url, *self._options[1])
+
+    def _begun(self, processes: list[MemberT]) -> list[MemberT]:
+        for process in processes:
+            self.place(process)
+        return begin_together(processes, self._stack)
 
     def place(self, process: MemberProcess) -> None:
         """Say where it runs; here, unless a subclass knows better."""

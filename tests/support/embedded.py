@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc
 import grpc.aio
 
+from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import admin_pb2 as published_pb2
@@ -20,12 +21,12 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.server.main import make_clock, start
 from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits
+from tests.support.stack import ANY_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from types import TracebackType
-
-    from ternmq_common.server_settings import ServerSettings
 
 MESSAGING = rpc.DESCRIPTOR.services_by_name["MessagingService"]
 ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
@@ -37,11 +38,16 @@ Proto = Any
 _ids = itertools.count()
 
 
+def local_settings(folder: "Path", **more: Proto) -> ServerSettings:
+    """Settings of a server whose data is there, and that serves gRPC and HTTP at free ports of this machine."""
+    return ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, **more)
+
+
 class Embedded:
     """A running stack; `grpc` and `http` are its addresses, `host:port`, `more_grpc` those of further listeners, and
     `admin` that of operators, `remoting` that of 4.x clients."""
 
-    def __init__(self, settings: "ServerSettings", answer_limits: AnswerLimits = ANSWER_LIMITS) -> None:
+    def __init__(self, settings: ServerSettings, answer_limits: AnswerLimits = ANSWER_LIMITS) -> None:
         self.settings = settings
         self._answer_limits = answer_limits
         self.grpc = self.http = self.admin = self.remoting = ""
@@ -125,19 +131,32 @@ class RawClient:
     ) -> None:
         await self.channel.close()
 
-    async def call(self, name: str, request: Proto, *, timeout_s: float = TIMEOUT_S) -> Proto:
-        """A unary call of MessagingService; `request` may be bytes that no client would send."""
-        return await self._unary(MESSAGING, rpc, name, request, timeout_s)
+    async def call(
+        self, name: str, request: Proto = None, /, *, timeout_s: float = TIMEOUT_S, **fields: Proto
+    ) -> Proto:
+        """A unary call of MessagingService, with a request that has these fields, or with one that is made already; it
+        may be bytes that no client would send."""
+        return await self._unary(MESSAGING, rpc, name, request, fields, timeout_s)
 
-    async def admin(self, name: str, request: Proto) -> Proto:
+    async def admin(self, name: str, request: Proto = None, /, **fields: Proto) -> Proto:
         """A call of our Admin service."""
-        return await self._unary(ADMIN, admin_pb2, name, request, TIMEOUT_S)
+        return await self._unary(ADMIN, admin_pb2, name, request, fields)
 
-    async def published(self, name: str, request: Proto) -> Proto:
+    async def published(self, name: str, request: Proto = None, /, **fields: Proto) -> Proto:
         """A call of the Admin service that is published with the protocol."""
-        return await self._unary(PUBLISHED, published_pb2, name, request, TIMEOUT_S)
+        return await self._unary(PUBLISHED, published_pb2, name, request, fields)
 
-    async def _unary(self, service: Proto, module: Proto, name: str, request: Proto, timeout_s: float) -> Proto:
+    async def _unary(
+        self,
+        service: Proto,
+        module: Proto,
+        name: str,
+        request: Proto,
+        fields: dict[str, Proto],
+        timeout_s: float = TIMEOUT_S,
+    ) -> Proto:
+        if request is None:
+            request = getattr(module, service.methods_by_name[name].input_type.name)(**fields)
         response = getattr(module, service.methods_by_name[name].output_type.name)
         invoke = self.channel.unary_unary(
             f"/{service.full_name}/{name}", request_serializer=_serialized, response_deserializer=response.FromString
@@ -173,30 +192,30 @@ class RawClient:
 
     async def create_topic(self, name: str, *, queues: int = 1, kind: "pb.MessageType" = pb.NORMAL) -> str:
         topic = admin_pb2.Topic(name=name, queues=queues, type=kind)
-        answer = await self.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))
+        answer = await self.admin("CreateTopic", topic=topic)
         assert answer.status.code == pb.OK, answer.status.message
         return name
 
     async def update_topic(self, name: str, **fields: Proto) -> None:
-        answer = await self.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name=name, **fields))
+        answer = await self.admin("UpdateTopic", name=name, **fields)
         assert answer.status.code == pb.OK, answer.status.message
 
     async def create_group(self, name: str, **settings: Proto) -> str:
         group = admin_pb2.Group(name=name, **settings)
-        answer = await self.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
+        answer = await self.admin("CreateGroup", group=group)
         assert answer.status.code == pb.OK, answer.status.message
         return name
 
     async def advance(self, seconds: float) -> int:
         """Let time pass on a server with a test clock; its time afterwards, in milliseconds since the epoch."""
-        answer = await self.admin("AdvanceClock", admin_pb2.AdvanceClockRequest(by=duration(seconds)))
+        answer = await self.admin("AdvanceClock", by=duration(seconds))
         assert answer.status.code == pb.OK, answer.status.message
         milliseconds: int = answer.now.ToMilliseconds()
         return milliseconds
 
     async def server_ms(self) -> int:
         """The server's time, in milliseconds since the epoch."""
-        answer = await self.admin("GetServerInfo", admin_pb2.GetServerInfoRequest())
+        answer = await self.admin("GetServerInfo")
         milliseconds: int = answer.now.ToMilliseconds()
         return milliseconds
 
@@ -212,7 +231,7 @@ class RawClient:
     async def send(self, topic: str, *bodies: bytes, **system: Proto) -> rpc.SendMessageResponse:
         """Send messages with these bodies and system properties, which must succeed."""
         messages = [message(topic, body, **system) for body in bodies]
-        answer = await self.call("SendMessage", rpc.SendMessageRequest(messages=messages))
+        answer = await self.call("SendMessage", messages=messages)
         assert answer.status.code == pb.OK, answer.status.message
         assert isinstance(answer, rpc.SendMessageResponse)
         return answer
@@ -229,8 +248,7 @@ class RawClient:
 
     async def ack(self, topic: str, group: str, *handles: str) -> rpc.AckMessageResponse:
         entries = [rpc.AckMessageEntry(receipt_handle=handle, message_id=handle[-4:]) for handle in handles]
-        request = rpc.AckMessageRequest(group={"name": group}, topic={"name": topic}, entries=entries)
-        answer = await self.call("AckMessage", request)
+        answer = await self.call("AckMessage", group={"name": group}, topic={"name": topic}, entries=entries)
         assert isinstance(answer, rpc.AckMessageResponse)
         return answer
 

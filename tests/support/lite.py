@@ -111,7 +111,7 @@ async def make_lite_topic(client: RawClient, *, ttl_s: float = 0) -> str:
     topic = admin_pb2.Topic(name=f"lite-{uuid.uuid4().hex[:12]}", type=pb.LITE)
     if ttl_s:
         topic.lite_ttl.CopyFrom(duration(ttl_s))
-    answer = await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))
+    answer = await client.admin("CreateTopic", topic=topic)
     assert code(answer) == "OK", answer.status.message
     return topic.name
 
@@ -124,7 +124,7 @@ async def make_lite_group(
     group = admin_pb2.Group(
         name=f"lite-group-{uuid.uuid4().hex[:12]}", lite=admin_pb2.LiteSettings(topic=topic, **lite), **(settings or {})
     )
-    answer = await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
+    answer = await client.admin("CreateGroup", group=group)
     assert code(answer) == "OK", answer.status.message
     return group.name
 

@@ -9,12 +9,13 @@ from ternmq_common.clock import MovableClock
 from ternmq_common.filters.tag_filter import TagFilter
 from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.names import check_group_name
-from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_common.server_settings import FlushMode
 from ternmq_common.shard.model import ConsumerGroup, NewMessage, PopOrder, QueueRef, StoredMessage, Topic
 from ternmq_common.wire import encode_field
 from ternmq_proxy.server.main import open_storage
 from ternmq_proxy.server.serving import make_services
 from ternmq_proxy.services import Services
+from tests.support.embedded import local_settings
 
 if TYPE_CHECKING:
     from ternmq_proxy.catalog.catalog import Catalog
@@ -77,9 +78,7 @@ def body_of(message: StoredMessage) -> bytes:
 
 async def opened_stack(folder: Path, exits: AsyncExitStack) -> Stack:
     """Open the services over a new broker in the folder; `exits` closes them."""
-    settings = ServerSettings(
-        data_dir=folder, flush=FlushMode.ASYNC, grpc="127.0.0.1:0", http="127.0.0.1:0", test_clock=True
-    )
+    settings = local_settings(folder, flush=FlushMode.ASYNC, test_clock=True)
     clock = MovableClock()
     messages, catalog = await open_storage(settings, clock, exits)
     return Stack(make_services(settings, clock, catalog, messages, "127.0.0.1:8081"), clock)

@@ -53,11 +53,12 @@ class Postgres:
         host: str = LOOPBACK,
         within: Sequence[str] = (),
         certificate: tuple[Path, Path] | None = None,
+        holds: Path | None = None,
     ) -> None:
         """`within` comes before the commands that run on `host`, such as `ip netns exec NAME`. With a certificate and
-        its key the server takes TLS alone."""
+        its key the server takes TLS alone. It begins with a copy of what it `holds`, which `stopped_copy` returned."""
         self._host, self._within = host, within
-        self._certificate = certificate
+        self._certificate, self._holds = certificate, holds
         self._programs = programs()
         self._user = _unprivileged_user()
         self._folder, self._is_our_own = _reachable(folder, self._user)
@@ -131,6 +132,11 @@ class Postgres:
         process.wait(STOP_TIMEOUT_S)
         self._process = None
 
+    def stopped_copy(self, folder: Path) -> Path:
+        """Stop it, and return a copy of what it has, for others that begin with that."""
+        self.stop()
+        return _copied(self._data, folder)
+
     def kill(self) -> None:
         """As a machine dies: all its processes at once."""
         process = self._running()
@@ -163,12 +169,16 @@ class Postgres:
         act(server)
 
     def _initialize(self) -> None:
-        program = self._begin("initdb", "-D", str(self._data), "-U", "ternmq", "-A", "trust", *INITDB_OPTIONS)
-        _, said = program.communicate(timeout=START_TIMEOUT_S)
-        if program.returncode:
-            raise NoPostgres(f"initdb failed: {said.strip()}")
+        if self._holds is not None:
+            _copied(self._holds, self._folder)
+        else:
+            program = self._begin("initdb", "-D", str(self._data), "-U", "ternmq", "-A", "trust", *INITDB_OPTIONS)
+            _, said = program.communicate(timeout=START_TIMEOUT_S)
+            if program.returncode:
+                raise NoPostgres(f"initdb failed: {said.strip()}")
         rules = self._data / "pg_hba.conf"
-        rules.write_text(f"host all {GUARDED} all scram-sha-256\n{rules.read_text()}")
+        if GUARDED not in rules.read_text():
+            rules.write_text(f"host all {GUARDED} all scram-sha-256\n{rules.read_text()}")
         if self._host != LOOPBACK:
             with rules.open("a") as more:
                 more.write("host all all samenet trust\n")
@@ -228,6 +238,12 @@ class Postgres:
 
     def _remove(self) -> None:
         shutil.rmtree(self._folder if self._is_our_own else self._data, ignore_errors=True)
+
+
+def _copied(data: Path, folder: Path) -> Path:
+    """A copy of the data in the folder, of the same user."""
+    subprocess.run(("cp", "-a", "--reflink=auto", str(data), str(folder)), check=True)
+    return folder / data.name
 
 
 def programs() -> Path:

@@ -1,12 +1,16 @@
 """A client of the remoting protocol that sends what a test wants to send: `await RemotingClient.connect(address)`."""
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import json
 import time
 from typing import Self
 
 from ternmq_rpc.remoting.commands import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_command, encode_command
 from ternmq_rpc.remoting.frames import JSON, FrameReader
+from tests.support.users import SECRET
 
 TIMEOUT_S = 30.0
 VERSION = 409  # 4.9.8
@@ -81,6 +85,14 @@ class RemotingClient:
         if answer is not None and not command.is_oneway:
             answer.opaque, answer.flag = command.opaque, RESPONSE_FLAG
             self._writer.write(encode_command(answer, self.serialization))
+
+    async def call_as(self, user: str, code: int, body: bytes = b"", /, **fields: object) -> Command:
+        """Send a request that a user with `SECRET` signed, and return its answer."""
+        texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
+        texts["AccessKey"] = user
+        content = "".join(value for _, value in sorted(texts.items())).encode() + body
+        signature = base64.b64encode(hmac.digest(SECRET.encode(), content, hashlib.sha1)).decode()
+        return await self.call(code, body, **texts, Signature=signature)
 
     async def call(self, code: int, body: bytes = b"", /, **fields: object) -> Command:
         """Send a request, and return its answer; fields that are None are left out."""

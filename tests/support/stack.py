@@ -26,6 +26,13 @@ LOG_TAIL_CHARACTERS = 4000
 ANY_PORT = "127.0.0.1:0"
 
 
+def config_options(folder: Path, settings: str) -> tuple[str, str]:
+    """The options of a server that reads these settings, which are written to a file in the folder."""
+    config = folder / "ternmq.toml"
+    config.write_text(settings)
+    return "--config", str(config)
+
+
 class ServerProcess:
     """A server: `with ServerProcess(...) as server`. `addresses` has what its ready line names, and stays the same.
 
@@ -62,11 +69,19 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start the server and return once it serves."""
+        self.begin()
+        self.wait_until_ready()
+
+    def begin(self) -> None:
+        """Start the server's process."""
         assert self._process is None or self._process.poll() is not None, "the server runs already"
         self._folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             environment = {**os.environ, **self._environment}
             self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, env=environment)
+
+    def wait_until_ready(self) -> None:
+        """Return once the server that has begun serves."""
         try:
             self.addresses = ready_addresses(self._first_line(START_TIMEOUT_S), self.addresses)
         except BaseException:
@@ -156,12 +171,6 @@ class Stack(ServerProcess):
     @http.setter
     def http(self, address: str) -> None:
         self.addresses["http"] = address
-
-
-def parsed_ready(line: str) -> tuple[str, str]:
-    """The gRPC and the HTTP address out of `ready grpc=HOST:PORT http=HOST:PORT`."""
-    addresses = ready_addresses(line, ("grpc", "http"))
-    return addresses["grpc"], addresses["http"]
 
 
 def ready_addresses(line: str, names: Iterable[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.access.actions import AccessAction
 from ternmq_common.access.resources import AccessResource
+from ternmq_common.access.secret_keys import generate_key
 from ternmq_common.access.users import AccessPolicy, AccessSnapshot, AccessUser, UserSecret, parse_ranges
 from ternmq_common.signing import AUTHORIZATION_HEADER, DATE_HEADER, authorization_header
 from ternmq_proxy.catalog.catalog import Catalog
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from tests.support.embedded import Metadata
 
 SECRET = "a-secret-of-a-test"
+
+
+def access_settings() -> str:
+    """Lines of a proxy's settings: it asks who calls, and `root` is the first user."""
+    key = generate_key()
+    return f'access_control = true\nsecrets_key = "{key}"\ninit_user = "root"\ninit_secret = "{SECRET}"\n'
 
 
 class Users:

@@ -13,7 +13,6 @@ import pytest_asyncio
 from ternmq.testing import Stack
 from ternmq_common.catalog.handle_keys import HandleKeys
 from ternmq_common.process.log_levels import OWN_PACKAGES
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.model import ProxyAnswer
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.message_service.local import LocalMessageService
@@ -21,11 +20,11 @@ from ternmq_proxy.services import AnswerLimits
 from ternmq_runtime.observability import log_control
 from ternmq_runtime.workers.siblings import SiblingProcesses
 from tests.support.command_line import CommandLine
-from tests.support.embedded import Embedded, RawClient
+from tests.support.embedded import Embedded, RawClient, local_settings
 from tests.support.handle_keys import keys_in
+from tests.support.stack import ANY_PORT
 
 SERVER_LOOP = pytest.mark.asyncio(loop_scope="session")
-ANY_PORT = "127.0.0.1:0"
 # All tests use groups that are not there, of one server.
 MANY = 1_000_000
 
@@ -34,9 +33,7 @@ MANY = 1_000_000
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Creates topics and groups on first use, and holds no errors back."""
     folder = tmp_path_factory.mktemp("server")
-    settings = ServerSettings(
-        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, remoting=ANY_PORT, auto_create_per_minute=MANY
-    )
+    settings = local_settings(folder, remoting=ANY_PORT, auto_create_per_minute=MANY)
     async with Embedded(settings, AnswerLimits(error_hold_s=0.0)) as running:
         yield running
 
@@ -45,7 +42,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embe
 async def brief_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Its answers hold one entry, and its calls don't go far."""
     folder = tmp_path_factory.mktemp("brief-server")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(folder)
     async with Embedded(settings, AnswerLimits(entries_max=1, span_queues_max=1, walk_steps_max=3)) as running:
         yield running
 
@@ -61,8 +58,7 @@ async def brief(brief_server: Embedded) -> AsyncIterator[RawClient]:
 async def strict_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Creates nothing that it was not asked to create."""
     folder = tmp_path_factory.mktemp("strict-server")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, auto_create=False)
-    async with Embedded(settings) as running:
+    async with Embedded(local_settings(folder, auto_create=False)) as running:
         yield running
 
 
@@ -70,10 +66,7 @@ async def strict_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
 async def movable_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Its clock goes where tests move it, never by more than hours: each begins at the time that it finds."""
     folder = tmp_path_factory.mktemp("movable-server")
-    settings = ServerSettings(
-        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, test_clock=True, auto_create_per_minute=MANY
-    )
-    async with Embedded(settings) as running:
+    async with Embedded(local_settings(folder, test_clock=True, auto_create_per_minute=MANY)) as running:
         yield running
 
 

@@ -16,7 +16,6 @@ import pytest_asyncio
 from grpc_reflection.v1alpha import reflection_pb2
 
 from ternmq_common.access.users import AccessUser, UserSecret
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -34,7 +33,7 @@ from tests.support.access_table import (
     is_enough,
     rights,
 )
-from tests.support.embedded import Embedded, RawClient, code, message, receive_request
+from tests.support.embedded import Embedded, RawClient, code, local_settings, message, receive_request
 from tests.support.until import until
 from tests.support.users import SECRET, Users, signed
 from tests.system.test_telemetry import consumer
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-ANY_PORT = "127.0.0.1:0"
 EVERY: dict[str, Line] = {**MESSAGING, **ADMIN, **PUBLISHED}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,14 +59,8 @@ class Guarded:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Guarded]":
     folder = tmp_path_factory.mktemp("guarded")
-    settings = ServerSettings(
-        data_dir=folder,
-        grpc=ANY_PORT,
-        http=ANY_PORT,
-        access_control=True,
-        init_user="first",
-        init_secret=SECRET,
-        auto_create_per_minute=100_000,
+    settings = local_settings(
+        folder, access_control=True, init_user="first", init_secret=SECRET, auto_create_per_minute=100_000
     )
     with pytest.MonkeyPatch.context() as patch:
         users = Users().serve(patch)
@@ -84,7 +76,7 @@ async def guarded(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Gu
 async def topic_and_group(guarded: Guarded) -> None:
     async with guarded.client("root") as root:
         await root.create_topic(TOPIC)
-        await root.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": GROUP}))
+        await root.admin("CreateGroup", group={"name": GROUP})
 
 
 async def outcome(client: RawClient, name: str, request: Any) -> str:  # noqa: ANN401
@@ -130,7 +122,7 @@ async def check_rights(guarded: Guarded, name: str, line: Line) -> None:
             async with guarded.client("root") as root:
                 await root.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=TOPIC))
                 await root.create_topic(TOPIC)
-                await root.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": GROUP}))
+                await root.admin("CreateGroup", group={"name": GROUP})
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))
@@ -160,10 +152,9 @@ async def test_super_users_may_do_what_nobody_else_may(guarded: Guarded, name: s
 async def test_users_look_at_themselves_and_change_their_own_secret(guarded: Guarded) -> None:
     guarded.users.put("alice")
     async with guarded.client("alice") as alice:
-        described = await alice.admin("DescribeUser", admin_pb2.DescribeUserRequest(name="alice"))
-        assert code(described) == "OK"
+        assert code(await alice.admin("DescribeUser", name="alice")) == "OK"
         # The users of this test are not in the registry, so the call gets as far as that.
-        assert code(await alice.admin("RotateSecret", admin_pb2.RotateSecretRequest(user="alice"))) == "NOT_FOUND"
+        assert code(await alice.admin("RotateSecret", user="alice")) == "NOT_FOUND"
 
 
 async def test_a_transaction_is_its_topics(guarded: Guarded) -> None:
@@ -184,7 +175,7 @@ async def test_a_transaction_is_its_topics(guarded: Guarded) -> None:
                 answer = await operator.admin("GetTransaction", query)
                 assert (answer.status.code == pb.OK) == got
                 assert answer.message.body == b""
-                listed = await operator.admin("ListTransactions", admin_pb2.ListTransactionsRequest())
+                listed = await operator.admin("ListTransactions")
                 assert bool(listed.transactions) == got
                 answer = await operator.admin("ResolveTransaction", resolve)
                 assert (answer.status.code == pb.OK) == resolved
@@ -198,7 +189,7 @@ async def test_each_message_of_a_send_counts(guarded: Guarded) -> None:
     guarded.users.put("sender", f"allow Topic:{TOPIC} Pub")
     async with guarded.client("sender") as sender:
         messages = [message(TOPIC), message("forbidden")]
-        answer = await sender.call("SendMessage", rpc.SendMessageRequest(messages=messages))
+        answer = await sender.call("SendMessage", messages=messages)
     assert code(answer) == "UNAUTHORIZED"
 
 
@@ -221,8 +212,8 @@ async def test_what_is_made_by_use_needs_create(guarded: Guarded) -> None:
 async def test_lists_show_what_the_user_may_see(guarded: Guarded) -> None:
     guarded.users.put("reader", "allow Topic:t Get", "allow Group:other-* List")
     async with guarded.client("reader") as reader:
-        topics = await reader.admin("ListTopics", admin_pb2.ListTopicsRequest())
-        groups = await reader.admin("ListGroups", admin_pb2.ListGroupsRequest())
+        topics = await reader.admin("ListTopics")
+        groups = await reader.admin("ListGroups")
     assert [topic.name for topic in topics.topics] == ["t"]
     assert not groups.groups
 
@@ -308,8 +299,14 @@ async def test_a_client_id_is_one_users(guarded: Guarded) -> None:
         RawClient(guarded.server.grpc, metadata=signed("mallory", "alices")) as mallory,
     ):
         stream = await alice.publish_to(pb.Resource(name=TOPIC))
-        ending = rpc.NotifyClientTerminationRequest()
-        assert code(await mallory.call("NotifyClientTermination", ending)) == "UNAUTHORIZED"
+        assert (
+            code(
+                await mallory.call(
+                    "NotifyClientTermination",
+                )
+            )
+            == "UNAUTHORIZED"
+        )
         assert code(await mallory.configure(MESSAGING["Telemetry"].request.settings)) == "UNAUTHORIZED"
         request = rpc.SendMessageRequest(messages=[message(TOPIC)])
         assert code(await mallory.call("SendMessage", request)) == "UNAUTHORIZED"
@@ -347,7 +344,7 @@ async def test_all_failures_of_authentication_look_the_same(guarded: Guarded) ->
 @pytest.mark.parametrize("hours", [-8, 5.5, 14, -12])
 async def test_dates_of_any_zone_are_of_now(guarded: Guarded, hours: float) -> None:
     async with guarded.client("root", at_s=time.time() + hours * 3600) as client:
-        assert code(await client.admin("ListTopics", admin_pb2.ListTopicsRequest())) == "OK"
+        assert code(await client.admin("ListTopics")) == "OK"
 
 
 async def test_two_secrets_are_valid_at_a_time(guarded: Guarded) -> None:
@@ -356,7 +353,7 @@ async def test_two_secrets_are_valid_at_a_time(guarded: Guarded) -> None:
     guarded.users.change(AccessUser(name="rotating", secrets=(first, second)))
     for secret in (first, second):
         async with guarded.client("rotating", secret=secret.text) as client:
-            assert code(await client.admin("ListTopics", admin_pb2.ListTopicsRequest())) == "OK"
+            assert code(await client.admin("ListTopics")) == "OK"
 
 
 async def test_a_user_who_is_deleted_is_nobody_at_once(guarded: Guarded) -> None:
@@ -387,7 +384,7 @@ async def test_one_connection_may_have_calls_of_several_users(guarded: Guarded) 
 async def test_a_stream_and_a_poll_end_with_the_right(guarded: Guarded, how: str) -> None:
     guarded.users.put("waiting", f"allow Topic:{TOPIC} Pub,Sub", f"allow Group:{GROUP} Sub")
     async with guarded.client("root") as root:
-        await root.admin("ResetOffsets", admin_pb2.ResetOffsetsRequest(group=GROUP, topic=TOPIC, latest=True))
+        await root.admin("ResetOffsets", group=GROUP, topic=TOPIC, latest=True)
     async with guarded.client("waiting") as client:
         stream = await client.publish_to(pb.Resource(name=TOPIC))
         poll = client.stream("ReceiveMessage", receive_request(TOPIC, GROUP, poll_s=15.0))
@@ -470,11 +467,9 @@ async def test_changes_and_refusals_are_in_the_audit_log(guarded: Guarded) -> No
     hostile = "audited\n\u202e"
     async with guarded.client("writer") as writer:
         await writer.create_topic("audited-topic")
-        await writer.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=hostile))
+        await writer.admin("DeleteTopic", name=hostile)
         guarded.users.put("writer", "allow Topic:audited-* Pub")
-        await writer.published(
-            "AdminSendMessage", published.AdminSendMessageRequest(topic={"name": "audited-topic"}, body=b"x")
-        )
+        await writer.published("AdminSendMessage", topic={"name": "audited-topic"}, body=b"x")
 
     def lines() -> list[dict[str, Any]]:
         text = (guarded.folder / "audit.log").read_text(encoding="ascii")

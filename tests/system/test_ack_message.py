@@ -29,8 +29,7 @@ async def test_each_entry_is_answered_in_order_with_what_it_named(client: RawCli
     first, second = await handles(client, topic, group, 2)
     entries = [rpc.AckMessageEntry(message_id="b", receipt_handle=second)]
     entries += [rpc.AckMessageEntry(message_id="a", receipt_handle=first)]
-    request = rpc.AckMessageRequest(group={"name": group}, topic={"name": topic}, entries=entries)
-    answer = await client.call("AckMessage", request)
+    answer = await client.call("AckMessage", group={"name": group}, topic={"name": topic}, entries=entries)
     assert (code(answer), names(answer.entries)) == ("OK", ["OK", "OK"])
     assert [(entry.message_id, entry.receipt_handle) for entry in answer.entries] == [("b", second), ("a", first)]
 

@@ -4,47 +4,46 @@ import time
 
 import pytest
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, Proto, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 
 
 async def create_topic(client: RawClient, **fields: Proto) -> admin_pb2.CreateTopicResponse:
-    answer = await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=fields))
+    answer = await client.admin("CreateTopic", topic=fields)
     assert isinstance(answer, admin_pb2.CreateTopicResponse)
     return answer
 
 
 async def create_group(client: RawClient, **fields: Proto) -> admin_pb2.CreateGroupResponse:
-    answer = await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=fields))
+    answer = await client.admin("CreateGroup", group=fields)
     assert isinstance(answer, admin_pb2.CreateGroupResponse)
     return answer
 
 
 async def describe_topic(client: RawClient, name: str) -> admin_pb2.DescribeTopicResponse:
-    answer = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))
+    answer = await client.admin("DescribeTopic", name=name)
     assert isinstance(answer, admin_pb2.DescribeTopicResponse)
     return answer
 
 
 async def describe_group(client: RawClient, name: str) -> admin_pb2.DescribeGroupResponse:
-    answer = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=name))
+    answer = await client.admin("DescribeGroup", name=name)
     assert isinstance(answer, admin_pb2.DescribeGroupResponse)
     return answer
 
 
 async def delete_topic(client: RawClient, name: str) -> str:
-    return code(await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=name)))
+    return code(await client.admin("DeleteTopic", name=name))
 
 
 async def test_no_client_id_is_needed(server: Embedded) -> None:
     async with RawClient(server.grpc, metadata=()) as tool:
-        assert code(await tool.admin("ListTopics", admin_pb2.ListTopicsRequest())) == "OK"
+        assert code(await tool.admin("ListTopics")) == "OK"
 
 
 async def test_a_topic_is_made_once_and_its_settings_kept(client: RawClient, new_topic: str) -> None:
@@ -73,8 +72,7 @@ async def test_a_topic_that_exists_otherwise_stays_as_it_is(
 
 async def test_what_is_left_out_is_the_servers_default(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("defaults")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, default_queues=2)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(folder, default_queues=2)) as server, RawClient(server.grpc) as client:
         await create_topic(client, name="orders")
         await create_group(client, name="readers")
         topic = (await describe_topic(client, "orders")).topic
@@ -107,7 +105,7 @@ async def test_topics_are_listed_by_name(client: RawClient, new_topic: str) -> N
     names = [f"{new_topic}-{letter}" for letter in "cab"]
     for name in names:
         await create_topic(client, name=name)
-    listed = await client.admin("ListTopics", admin_pb2.ListTopicsRequest())
+    listed = await client.admin("ListTopics")
     all_names = [topic.name for topic in listed.topics]
     assert all_names == sorted(all_names)
     assert set(names) <= set(all_names)
@@ -179,13 +177,13 @@ async def test_a_deleted_group_starts_over(client: RawClient, other: RawClient, 
     await client.send(topic, b"body")
     received = await client.receive(topic, group)
     await client.ack(topic, group, received.messages[0].system_properties.receipt_handle)
-    assert code(await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))) == "OK"
+    assert code(await client.admin("DeleteGroup", name=group)) == "OK"
     assert code(await describe_group(client, group)) == "CONSUMER_GROUP_NOT_FOUND"
     assert (await other.receive(topic, group)).attempts == [1]
 
 
 async def test_topics_groups_and_messages_outlive_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("restarted"), grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path_factory.mktemp("restarted"))
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("orders")
         await client.send("orders", b"1", b"2")
@@ -203,7 +201,7 @@ async def test_topics_groups_and_messages_outlive_a_restart(tmp_path_factory: py
 
 
 async def identity(client: RawClient, name: str) -> str:
-    [topic] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=[name]))).topics
+    [topic] = (await client.admin("ListTopics", names=[name])).topics
     assert topic.identity == (await describe_topic(client, name)).topic.identity
     return str(topic.identity)
 
@@ -211,7 +209,7 @@ async def identity(client: RawClient, name: str) -> str:
 async def test_a_topic_has_an_identity_that_outlives_changes_and_restarts_and_no_other_has(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("identities"), grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path_factory.mktemp("identities"))
     letters = "%DLQ%readers"
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         for name in ("orders", "payments"):
@@ -220,8 +218,8 @@ async def test_a_topic_has_an_identity_that_outlives_changes_and_restarts_and_no
         before = {name: await identity(client, name) for name in ("orders", "payments", letters)}
         assert all(before.values())
         assert before["orders"] != before["payments"]
-        await client.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name="orders", queues=3))
-        await client.admin("UpdateGroup", admin_pb2.UpdateGroupRequest(group={"name": "readers", "max_attempts": 3}))
+        await client.admin("UpdateTopic", name="orders", queues=3)
+        await client.admin("UpdateGroup", group={"name": "readers", "max_attempts": 3})
         await create_topic(client, name="orders", queues=3)
         await delete_topic(client, "payments")
         await create_topic(client, name="payments")
@@ -229,7 +227,7 @@ async def test_a_topic_has_an_identity_that_outlives_changes_and_restarts_and_no
         after = {name: await identity(client, name) for name in before}
         assert (after["orders"], after[letters]) == (before["orders"], before[letters])
         assert after["payments"] not in before.values()
-        await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name="readers"))
+        await client.admin("DeleteGroup", name="readers")
         await create_group(client, name="readers")
         assert await identity(client, letters) != before[letters]
 
@@ -238,15 +236,14 @@ async def test_topics_are_listed_by_their_names_as_far_as_they_are_there(client:
     await create_topic(client, name=new_topic)
     request = admin_pb2.ListTopicsRequest(names=["nowhere", new_topic, "%DLQ%nobody", new_topic])
     assert [topic.name for topic in (await client.admin("ListTopics", request)).topics] == [new_topic]
-    illegal = await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=["a b"]))
-    assert code(illegal) == "ILLEGAL_TOPIC"
+    assert code(await client.admin("ListTopics", names=["a b"])) == "ILLEGAL_TOPIC"
 
 
 # --- purging
 
 
 async def purge(client: RawClient, name: str, **fields: Proto) -> admin_pb2.PurgeTopicResponse:
-    answer = await client.admin("PurgeTopic", admin_pb2.PurgeTopicRequest(name=name, **fields))
+    answer = await client.admin("PurgeTopic", name=name, **fields)
     assert isinstance(answer, admin_pb2.PurgeTopicResponse)
     return answer
 

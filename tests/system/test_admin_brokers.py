@@ -356,7 +356,7 @@ async def test_what_remains_on_a_broker_is_told(cluster: Cluster) -> None:
 
 @SERVER_LOOP
 async def test_the_embedded_stack_lists_its_one_broker(client: RawClient) -> None:
-    [broker] = (await client.admin("ListBrokers", admin_pb2.ListBrokersRequest())).brokers
+    [broker] = (await client.admin("ListBrokers")).brokers
     assert (broker.name, broker.live, broker.permission, broker.draining) == ("broker-0", True, pb.READ_WRITE, False)
 
 
@@ -385,7 +385,7 @@ async def test_the_embedded_stacks_broker_can_not_be_changed(client: RawClient, 
 async def test_topics_of_the_embedded_stack_can_not_be_moved(
     client: RawClient, topic: str, fields: dict[str, list[str]]
 ) -> None:
-    answer = await client.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name=topic, **fields))  # type: ignore[arg-type]
+    answer = await client.admin("UpdateTopic", name=topic, **fields)
     assert code(answer) == "BAD_REQUEST"
     assert "this server is its own and only broker" in answer.status.message
 
@@ -394,8 +394,7 @@ async def test_topics_of_the_embedded_stack_can_not_be_moved(
 async def test_what_remains_on_the_embedded_broker_is_told_too(client: RawClient, topic: str, group: str) -> None:
     await client.send(topic, b"1", b"2")
     await client.receive(topic, group, batch_size=1)
-    answer = await client.admin("BrokerRemaining", admin_pb2.BrokerRemainingRequest(name="broker-0"))
+    answer = await client.admin("BrokerRemaining", name="broker-0")
     assert code(answer) == "OK"
     assert (group, topic, 2) in [(each.group, each.topic, each.messages) for each in answer.backlogs]
-    unknown = await client.admin("BrokerRemaining", admin_pb2.BrokerRemainingRequest(name="broker-7"))
-    assert code(unknown) == "NOT_FOUND"
+    assert code(await client.admin("BrokerRemaining", name="broker-7")) == "NOT_FOUND"

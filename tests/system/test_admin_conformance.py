@@ -172,7 +172,7 @@ async def root(stack: Stack, root_secret: str) -> AsyncIterator[RawClient]:
 async def clerk(root: RawClient) -> str:
     """The name of a user who may do nothing."""
     name = f"clerk-{next(_numbers)}"
-    answer = await root.admin("CreateUser", admin_pb2.CreateUserRequest(name=name, secret=SECRET))
+    answer = await root.admin("CreateUser", name=name, secret=SECRET)
     assert code(answer) == "OK", answer.status.message
     return name
 
@@ -190,8 +190,7 @@ async def grant(root: RawClient, user: str, name: str, names: Names) -> None:
     for policy in next(iter(ADMIN[name].sets), ()):
         resource, actions = policy.split()
         resource = {"Topic:t": f"Topic:{names.topic}", "Group:g": f"Group:{names.group}"}.get(resource, resource)
-        request = admin_pb2.PutPolicyRequest(user=user, policy={"resource": resource, "actions": actions})
-        assert code(await root.admin("PutPolicy", request)) == "OK"
+        assert code(await root.admin("PutPolicy", user=user, policy={"resource": resource, "actions": actions})) == "OK"
 
 
 def test_each_call_has_a_row() -> None:

@@ -10,9 +10,8 @@ from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, code, duration, message, names
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, duration, local_settings, message, names
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group, delete_topic, describe_group
 from tests.system.test_offsets import get, pull, update
 from tests.system.test_receive_polling import until_known
@@ -23,7 +22,7 @@ HOUR_S = 3600
 
 
 async def reset(client: RawClient, topic: str, group: str, **fields: Proto) -> admin_pb2.ResetOffsetsResponse:
-    answer = await client.admin("ResetOffsets", admin_pb2.ResetOffsetsRequest(group=group, topic=topic, **fields))
+    answer = await client.admin("ResetOffsets", group=group, topic=topic, **fields)
     assert isinstance(answer, admin_pb2.ResetOffsetsResponse)
     return answer
 
@@ -35,21 +34,19 @@ def moves(answer: admin_pb2.ResetOffsetsResponse) -> list[tuple[int, int, int]]:
 
 
 async def found(client: RawClient, topic: str, key: str, limit: int = 0) -> list[pb.Message]:
-    request = admin_pb2.QueryMessagesRequest(topic=topic, key=key, limit=limit)
-    answer = await client.admin("QueryMessages", request)
+    answer = await client.admin("QueryMessages", topic=topic, key=key, limit=limit)
     assert code(answer) == "OK", answer.status.message
     return list(answer.messages)
 
 
 async def resend(client: RawClient, group: str, *offsets: int, to_topic: str = "") -> list[admin_pb2.ResentDeadLetter]:
-    request = admin_pb2.ResendDeadLettersRequest(group=group, offsets=offsets, to_topic=to_topic)
-    answer = await client.admin("ResendDeadLetters", request)
+    answer = await client.admin("ResendDeadLetters", group=group, offsets=offsets, to_topic=to_topic)
     assert code(answer) == "OK", answer.status.message
     return list(answer.letters)
 
 
 async def update_group(client: RawClient, **fields: Proto) -> admin_pb2.UpdateGroupResponse:
-    answer = await client.admin("UpdateGroup", admin_pb2.UpdateGroupRequest(group=fields))
+    answer = await client.admin("UpdateGroup", group=fields)
     assert isinstance(answer, admin_pb2.UpdateGroupResponse)
     return answer
 
@@ -67,7 +64,7 @@ async def bury(client: RawClient, topic: str, group: str, *bodies: bytes, **syst
 @pytest.fixture
 def settings(tmp_path: Path) -> ServerSettings:
     """Of a server that is started again."""
-    return ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    return local_settings(tmp_path)
 
 
 # --- moving a group
@@ -368,7 +365,7 @@ async def test_a_message_is_found_by_its_id_as_consumers_get_it(
 ) -> None:
     sent = message(topic, b"0", properties={"color": "red"}, tag="tag", keys=["key"])
     await client.send(topic, b"before")
-    await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    await client.call("SendMessage", messages=[sent])
     [shown] = await found(client, topic, sent.system_properties.message_id)
     [received] = (await client.receive(topic, group, tags="tag")).messages
     received.system_properties.ClearField("receipt_handle")
@@ -404,8 +401,7 @@ async def test_a_search_that_can_not_be_is_refused(client: RawClient, topic: str
         (f"%DLQ%{new_topic}", "key", "TOPIC_NOT_FOUND"),
         (topic, "", "BAD_REQUEST"),
     ):
-        request = admin_pb2.QueryMessagesRequest(topic=name, key=key)
-        assert code(await client.admin("QueryMessages", request)) == expected
+        assert code(await client.admin("QueryMessages", topic=name, key=key)) == expected
 
 
 # --- dead letters again
@@ -415,7 +411,7 @@ async def test_a_dead_letter_goes_back_to_its_group_alone_as_it_was(client: RawC
     await create_group(client, name=group, max_attempts=2)
     neighbour = f"{group}-neighbour"
     sent = message(topic, b"0", properties={"color": "red"}, tag="tag", keys=["key"])
-    await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    await client.call("SendMessage", messages=[sent])
     for _ in range(2):
         received = (await client.receive(topic, group)).messages
         await nack(client, topic, group, received)
@@ -555,8 +551,7 @@ async def test_no_dead_letter_is_sent_to_a_topic_that_the_broker_writes(
     await bury(client, topic, group, b"0")
     for prefix in ("%RETRY%", "%DLQ%"):
         before = await stored(client, f"{prefix}{group}")
-        request = admin_pb2.ResendDeadLettersRequest(group=group, offsets=[0], to_topic=f"{prefix}{group}")
-        answer = await client.admin("ResendDeadLetters", request)
+        answer = await client.admin("ResendDeadLetters", group=group, offsets=[0], to_topic=f"{prefix}{group}")
         assert {code(answer), *names(answer.letters)} - {"OK"} == {"ILLEGAL_TOPIC"}
         assert await stored(client, f"{prefix}{group}") == before
 
@@ -572,7 +567,7 @@ async def test_a_resend_that_can_not_be_is_refused_as_a_whole(
         ({"group": f"{group}-there", "offsets": [0], "to_topic": "a b"}, "ILLEGAL_TOPIC"),
     ]
     for fields, expected in refusals:
-        answer = await client.admin("ResendDeadLetters", admin_pb2.ResendDeadLettersRequest(**fields))
+        answer = await client.admin("ResendDeadLetters", **fields)
         assert (code(answer), list(answer.letters)) == (expected, [])
     assert (await client.receive(topic, f"{group}-there")).bodies == []
 
@@ -680,9 +675,9 @@ async def test_settings_of_groups_outlive_a_restart(settings: ServerSettings) ->
         await create_group(client, name="made", fifo=True, **CHANGED)
         await create_group(client, name="changed")
         await update_group(client, name="changed", **CHANGED)
-        before = list((await client.admin("ListGroups", admin_pb2.ListGroupsRequest())).groups)
+        before = list((await client.admin("ListGroups")).groups)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        after = list((await client.admin("ListGroups", admin_pb2.ListGroupsRequest())).groups)
+        after = list((await client.admin("ListGroups")).groups)
     assert after == before
     assert [(each.name, each.fifo, settings_of(each)) for each in after] == [
         ("changed", False, CHANGED),
@@ -698,7 +693,7 @@ async def test_a_group_that_was_deleted_while_a_poll_waited_can_be_made_again_wi
     async with RawClient(strict_server.grpc) as waiting:
         poll = asyncio.ensure_future(waiting.receive(new_topic, group, poll_s=2))
         await until_known(strict, waiting, group)
-        await strict.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))
+        await strict.admin("DeleteGroup", name=group)
         await strict.send(new_topic, b"0")
         await poll
     assert code(await create_group(strict, name=group, fifo=True)) == "OK"

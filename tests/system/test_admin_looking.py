@@ -18,8 +18,7 @@ pytestmark = SERVER_LOOP
 
 
 async def described(client: RawClient, topic: str, offset: int, **fields: Proto) -> admin_pb2.DescribeMessageResponse:
-    request = admin_pb2.DescribeMessageRequest(topic=topic, offset=offset, **fields)
-    answer = await client.admin("DescribeMessage", request)
+    answer = await client.admin("DescribeMessage", topic=topic, offset=offset, **fields)
     assert isinstance(answer, admin_pb2.DescribeMessageResponse)
     return answer
 
@@ -69,8 +68,7 @@ async def test_a_dead_letter_is_named_by_its_offset(client: RawClient, topic: st
 @pytest.mark.parametrize("fields", [{"offset": 5}, {"offset": -1}, {"offset": 0, "queue_id": 1}, {"queue_id": -1}])
 async def test_what_is_not_there_is_not_found(client: RawClient, topic: str, fields: dict[str, Proto]) -> None:
     await client.send(topic, b"only")
-    answer = await client.admin("DescribeMessage", admin_pb2.DescribeMessageRequest(topic=topic, **fields))
-    assert code(answer) == "MESSAGE_NOT_FOUND"
+    assert code(await client.admin("DescribeMessage", topic=topic, **fields)) == "MESSAGE_NOT_FOUND"
 
 
 async def test_a_broker_that_has_no_part_of_the_topic_is_refused(client: RawClient, topic: str) -> None:
@@ -138,8 +136,7 @@ async def test_what_waits_is_listed_by_its_time_and_recalled_by_its_handle(timed
 
 async def test_a_page_that_was_never_given_is_refused(timed: RawClient, reminders: str) -> None:
     for page in ("x", "1-", "-", "1-1@", "\x00"):
-        answer = await timed.admin("ListTimers", admin_pb2.ListTimersRequest(topic=reminders, page=page))
-        assert code(answer) == "BAD_REQUEST"
+        assert code(await timed.admin("ListTimers", topic=reminders, page=page)) == "BAD_REQUEST"
 
 
 # --- what a topic holds, and the last hours
@@ -149,10 +146,10 @@ async def test_a_topic_tells_what_it_holds_to_who_wants_to_know(client: RawClien
     before_ms = await client.server_ms()
     await client.send(topic, *[b"x" * 1000] * 20)
     await client.receive(topic, group, batch_size=1)
-    short = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    short = await client.admin("DescribeTopic", name=topic)
     assert not short.queues[0].HasField("bytes")
     assert not short.HasField("messages_in")
-    answer = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic, contents=True))
+    answer = await client.admin("DescribeTopic", name=topic, contents=True)
     assert list(answer.groups) == [group]
     assert 20_000 < answer.queues[0].bytes < 40_000
     assert before_ms <= answer.queues[0].oldest.ToMilliseconds() <= await client.server_ms()
@@ -161,7 +158,7 @@ async def test_a_topic_tells_what_it_holds_to_who_wants_to_know(client: RawClien
 
 
 async def test_an_empty_topic_has_no_oldest_message(client: RawClient, topic: str) -> None:
-    answer = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic, contents=True))
+    answer = await client.admin("DescribeTopic", name=topic, contents=True)
     (queue,) = answer.queues
     assert (queue.bytes, queue.HasField("oldest")) == (0, False)
 
@@ -177,8 +174,7 @@ async def test_the_last_hours_are_those_of_something_that_is_there(client: RawCl
         assert code(answer) == "OK"
         assert answer.step.ToMilliseconds() == 10_000
         assert all(len(each.values) == 2160 and each.unit for each in answer.series)
-    absent = admin_pb2.GetHistoryRequest(group="nobody")
-    assert code(await client.admin("GetHistory", absent)) == "CONSUMER_GROUP_NOT_FOUND"
+    assert code(await client.admin("GetHistory", group="nobody")) == "CONSUMER_GROUP_NOT_FOUND"
 
 
 async def test_every_series_has_a_unit() -> None:

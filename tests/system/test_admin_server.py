@@ -11,7 +11,6 @@ import pytest
 from ternmq_common.server_settings import ProxySettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.activities.admin import server as admin_server
 from ternmq_proxy.operations.admin.clients.client_list import LIMIT_MAX, TOPICS_MAX
 from ternmq_proxy.server_process import ServerProcess
@@ -24,7 +23,7 @@ pytestmark = SERVER_LOOP
 
 
 async def listed(client: RawClient, **fields: object) -> admin_pb2.ListClientsResponse:
-    answer = await client.admin("ListClients", admin_pb2.ListClientsRequest(**fields))  # type: ignore[arg-type]
+    answer = await client.admin("ListClients", **fields)
     assert code(answer) == "OK", answer.status.message
     assert isinstance(answer, admin_pb2.ListClientsResponse)
     return answer
@@ -52,7 +51,7 @@ async def test_a_producer_is_found_by_its_topic_and_gone_with_its_good_bye(clien
     await client.configure(producer(topics=[{"name": topic}]))
     (found,) = (await listed(client, topic=topic)).clients
     assert (found.client_id, found.client_type, list(found.topics)) == (client.client_id, pb.PRODUCER, [topic])
-    await client.call("NotifyClientTermination", rpc.NotifyClientTerminationRequest())
+    await client.call("NotifyClientTermination")
     assert not (await listed(client, topic=topic)).clients
 
 
@@ -84,8 +83,7 @@ async def test_clients_come_page_by_page_each_once(server: Embedded) -> None:
 
 @pytest.mark.parametrize("fields", [{"limit": LIMIT_MAX + 1}, {"limit": -1}, {"page": "x" * 300}, {"group": "x" * 300}])
 async def test_what_can_not_be_a_question_for_clients_is_refused(client: RawClient, fields: dict[str, object]) -> None:
-    request = admin_pb2.ListClientsRequest(**fields)  # type: ignore[arg-type]
-    assert code(await client.admin("ListClients", request)) == "BAD_REQUEST"
+    assert code(await client.admin("ListClients", **fields)) == "BAD_REQUEST"
 
 
 # --- status
@@ -94,7 +92,7 @@ async def test_what_can_not_be_a_question_for_clients_is_refused(client: RawClie
 async def test_the_status_of_a_stack_in_one_process_names_server_registry_and_broker(
     client: RawClient, server: Embedded
 ) -> None:
-    answer = await client.admin("GetStatus", admin_pb2.GetStatusRequest())
+    answer = await client.admin("GetStatus")
     assert [(each.kind, each.well, each.said) for each in answer.components] == [
         ("server", True, ""),
         ("registry", True, ""),
@@ -137,8 +135,7 @@ async def test_the_status_of_a_cluster_tells_of_brokers_and_of_the_registry_that
 async def test_log_levels_change_at_once_and_the_log_says_by_whom(
     client: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    request = admin_pb2.UpdateLogLevelsRequest(levels="error,ternmq_proxy=debug,hpack=info")
-    answer = await client.admin("UpdateLogLevels", request)
+    answer = await client.admin("UpdateLogLevels", levels="error,ternmq_proxy=debug,hpack=info")
     assert [each.levels for each in answer.processes] == ["error,ternmq_proxy=debug,hpack=info"]
     assert logging.getLogger("ternmq_proxy.catalog.catalog").isEnabledFor(logging.DEBUG)
     assert not logging.getLogger("ternmq_broker.broker").isEnabledFor(logging.WARNING)
@@ -146,8 +143,8 @@ async def test_log_levels_change_at_once_and_the_log_says_by_whom(
     said = next(record.getMessage() for record in caplog.records if "log levels" in record.getMessage())
     assert "error,ternmq_proxy=debug,hpack=info" in said
     assert client.client_id in said
-    await client.admin("UpdateLogLevels", admin_pb2.UpdateLogLevelsRequest(levels="info"))
-    told = await client.admin("GetLogLevels", admin_pb2.GetLogLevelsRequest())
+    await client.admin("UpdateLogLevels", levels="info")
+    told = await client.admin("GetLogLevels")
     assert [each.levels for each in told.processes] == ["info"]
     assert not logging.getLogger("ternmq_proxy.catalog.catalog").isEnabledFor(logging.DEBUG)
     assert not logging.getLogger("hpack").isEnabledFor(logging.INFO)
@@ -156,10 +153,9 @@ async def test_log_levels_change_at_once_and_the_log_says_by_whom(
 @pytest.mark.usefixtures("log_levels")
 @pytest.mark.parametrize("levels", ["loud", "", "ternmq_nothing=debug", "info," + "x" * 2000])
 async def test_levels_that_are_none_are_refused_and_nothing_changes(client: RawClient, levels: str) -> None:
-    before = await client.admin("GetLogLevels", admin_pb2.GetLogLevelsRequest())
-    answer = await client.admin("UpdateLogLevels", admin_pb2.UpdateLogLevelsRequest(levels=levels))
-    assert code(answer) == "BAD_REQUEST"
-    assert (await client.admin("GetLogLevels", admin_pb2.GetLogLevelsRequest())).processes == before.processes
+    before = await client.admin("GetLogLevels")
+    assert code(await client.admin("UpdateLogLevels", levels=levels)) == "BAD_REQUEST"
+    assert (await client.admin("GetLogLevels")).processes == before.processes
 
 
 async def test_what_siblings_ask_is_not_answered_at_the_address_that_all_can_reach(server: Embedded) -> None:
@@ -179,7 +175,7 @@ async def test_what_siblings_ask_is_not_answered_at_the_address_that_all_can_rea
 
 
 async def test_a_server_reports_its_settings_threads_and_tasks(client: RawClient, server: Embedded) -> None:
-    answer = await client.admin("GetDiagnostics", admin_pb2.GetDiagnosticsRequest())
+    answer = await client.admin("GetDiagnostics")
     (process,) = answer.processes
     assert process.process == server.settings.broker_name
     assert process.settings["data_dir"] == str(server.settings.data_dir)

@@ -25,14 +25,13 @@ async def end(client: RawClient, topic: str, transaction_id: str, resolution: "p
 
 async def listed(client: RawClient, topic: str, **fields: Proto) -> list[str]:
     """The ids on one page."""
-    answer = await client.admin("ListTransactions", admin_pb2.ListTransactionsRequest(topic=topic, **fields))
+    answer = await client.admin("ListTransactions", topic=topic, **fields)
     assert code(answer) == "OK", answer.status.message
     return [transaction.transaction_id for transaction in answer.transactions]
 
 
 async def shown(client: RawClient, transaction_id: str) -> admin_pb2.GetTransactionResponse:
-    request = admin_pb2.GetTransactionRequest(transaction_id=transaction_id)
-    answer = await client.admin("GetTransaction", request)
+    answer = await client.admin("GetTransaction", transaction_id=transaction_id)
     assert isinstance(answer, admin_pb2.GetTransactionResponse)
     return answer
 
@@ -40,8 +39,7 @@ async def shown(client: RawClient, transaction_id: str) -> admin_pb2.GetTransact
 async def resolve(
     client: RawClient, transaction_id: str, resolution: "pb.TransactionResolution"
 ) -> admin_pb2.ResolveTransactionResponse:
-    request = admin_pb2.ResolveTransactionRequest(transaction_id=transaction_id, resolution=resolution)
-    answer = await client.admin("ResolveTransaction", request)
+    answer = await client.admin("ResolveTransaction", transaction_id=transaction_id, resolution=resolution)
     assert isinstance(answer, admin_pb2.ResolveTransactionResponse)
     return answer
 
@@ -118,7 +116,7 @@ async def test_pages_hold_each_transaction_once(timed: RawClient, payments: str)
 
 async def test_a_page_has_64_transactions_unless_the_request_says_how_many(timed: RawClient, payments: str) -> None:
     sent = [message(payments, message_type=pb.TRANSACTION) for _ in range(70)]
-    assert code(await timed.call("SendMessage", rpc.SendMessageRequest(messages=sent))) == "OK"
+    assert code(await timed.call("SendMessage", messages=sent)) == "OK"
     assert len(await listed(timed, payments)) == 64
     assert len(await listed(timed, payments, limit=2)) == 2
     assert len(await listed(timed, payments, limit=-5)) == 1
@@ -127,19 +125,17 @@ async def test_a_page_has_64_transactions_unless_the_request_says_how_many(timed
 
 @pytest.mark.parametrize("page", ["x", "-1", " 1", "1_0", "0x1", "f" * 17, "\u0663"])
 async def test_what_was_no_next_page_is_a_bad_request(timed: RawClient, payments: str, page: str) -> None:
-    request = admin_pb2.ListTransactionsRequest(topic=payments, page=page)
-    assert code(await timed.admin("ListTransactions", request)) == "BAD_REQUEST"
+    assert code(await timed.admin("ListTransactions", topic=payments, page=page)) == "BAD_REQUEST"
 
 
 @pytest.mark.parametrize("state", [admin_pb2.COMMITTED, admin_pb2.ROLLED_BACK, 99])
 async def test_ended_transactions_are_not_listed(timed: RawClient, state: "admin_pb2.TransactionState") -> None:
-    answer = await timed.admin("ListTransactions", admin_pb2.ListTransactionsRequest(state=state))
-    assert code(answer) == "BAD_REQUEST"
+    assert code(await timed.admin("ListTransactions", state=state)) == "BAD_REQUEST"
 
 
 @pytest.mark.parametrize(("topic", "expected"), [("nobody-made-it", "TOPIC_NOT_FOUND"), ("a b", "ILLEGAL_TOPIC")])
 async def test_the_topic_must_be_there(timed: RawClient, topic: str, expected: str) -> None:
-    assert code(await timed.admin("ListTransactions", admin_pb2.ListTransactionsRequest(topic=topic))) == expected
+    assert code(await timed.admin("ListTransactions", topic=topic)) == expected
 
 
 # --- one transaction
@@ -227,8 +223,7 @@ async def test_an_operator_does_not_undo_an_end(timed: RawClient, payments: str)
 
 async def test_an_operator_must_say_which_end(timed: RawClient, payments: str) -> None:
     transaction_id = await timed.begin_transaction(payments)
-    answer = await resolve(timed, transaction_id, pb.TRANSACTION_RESOLUTION_UNSPECIFIED)
-    assert code(answer) == "BAD_REQUEST"
+    assert code(await resolve(timed, transaction_id, pb.TRANSACTION_RESOLUTION_UNSPECIFIED)) == "BAD_REQUEST"
     assert (await shown(timed, transaction_id)).transaction.state == admin_pb2.PENDING
 
 

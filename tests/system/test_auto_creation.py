@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.catalog.auto_creation import AutoCreation
-from tests.support.embedded import Embedded, RawClient, code, message
+from tests.support.embedded import Embedded, RawClient, code, local_settings, message
 from tests.support.hand_clock import Clock
 from tests.support.two_proxies import Cluster
-from tests.system.conftest import ANY_PORT
 
 
 @pytest.fixture
@@ -111,10 +108,8 @@ async def test_the_log_says_it_once_a_minute(cluster: Cluster, caplog: pytest.Lo
 
 
 async def test_a_server_creates_no_more_than_its_settings_say(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, auto_create_per_minute=5)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(tmp_path, auto_create_per_minute=5)) as server, RawClient(server.grpc) as client:
         answers = [
-            code(await client.call("SendMessage", rpc.SendMessageRequest(messages=[message(f"t{number}", b"x")])))
-            for number in range(12)
+            code(await client.call("SendMessage", messages=[message(f"t{number}", b"x")])) for number in range(12)
         ]
     assert answers == ["OK"] * 5 + ["TOO_MANY_REQUESTS"] * 7

@@ -7,7 +7,6 @@ import grpc
 import grpc.aio
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.catalog.catalog import Catalog
@@ -89,7 +88,7 @@ async def test_the_last_of_repeated_metadata_counts(server: Embedded, topic: str
     metadata = (("x-mq-client-id", "first"), ("x-mq-language", "GO"), ("x-mq-client-id", "last"))
     async with RawClient(server.grpc, metadata=metadata) as client:
         await client.receive(topic, group)
-        described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+        described = await client.admin("DescribeGroup", name=group)
     assert list(described.client_ids) == ["last"]
 
 
@@ -108,13 +107,13 @@ async def test_all_that_official_clients_send_along_is_welcome(server: Embedded,
         ("authorization", "MQv2-HMAC-SHA1 Credential=, SignedHeaders=x-mq-date-time, Signature=00"),
     )
     async with RawClient(server.grpc, metadata=metadata) as client:
-        assert code(await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))) == "OK"
+        assert code(await client.call("QueryRoute", topic={"name": topic})) == "OK"
 
 
 async def test_headers_up_to_ten_kilobytes_are_read(server: Embedded, topic: str) -> None:
     metadata = (("x-mq-client-id", "c"), ("x-mq-session-token", "x" * 10_000))
     async with RawClient(server.grpc, metadata=metadata) as client:
-        assert code(await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))) == "OK"
+        assert code(await client.call("QueryRoute", topic={"name": topic})) == "OK"
 
 
 async def test_headers_without_end_are_refused_and_harm_nobody(server: Embedded, client: RawClient, topic: str) -> None:
@@ -138,7 +137,7 @@ async def test_a_request_above_32_mebibytes_is_refused_and_harms_nobody(
 
 async def test_a_request_below_32_mebibytes_is_read(client: RawClient, topic: str) -> None:
     messages = [message(topic, bytes(4 * 1024 * 1024)) for _ in range(7)] + [message(topic, b"")]
-    assert code(await client.call("SendMessage", rpc.SendMessageRequest(messages=messages))) == "MESSAGE_BODY_EMPTY"
+    assert code(await client.call("SendMessage", messages=messages)) == "MESSAGE_BODY_EMPTY"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ async def test_a_connection_that_speaks_no_http2_harms_nobody(
         await reader.read()  # the server ends it
     writer.close()
     await writer.wait_closed()
-    assert code(await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))) == "OK"
+    assert code(await client.call("QueryRoute", topic={"name": topic})) == "OK"
 
 
 async def test_an_error_that_nobody_foresaw_is_told_by_a_number_that_the_log_has(
@@ -166,7 +165,7 @@ async def test_an_error_that_nobody_foresaw_is_told_by_a_number_that_the_log_has
 
     monkeypatch.setattr(Catalog, "find_future_topic", broken)
     with caplog.at_level(logging.ERROR):
-        answer = await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))
+        answer = await client.call("QueryRoute", topic={"name": topic})
     assert code(answer) == "INTERNAL_SERVER_ERROR"
     assert "secret" not in answer.status.message
     assert f"QueryRoute failed unexpectedly, error {answer.status.message.split()[-1]}" in caplog.text

@@ -7,13 +7,11 @@ import pytest
 
 from ternmq_broker.timers import TimerDelivery
 from ternmq_common.errors import MessagingError
-from ternmq_common.server_settings import ServerSettings
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, code, message, moment, names
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings, message, moment, names
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 POLL_S = 10.0
@@ -23,7 +21,7 @@ LAST_SECOND = 253_402_300_799
 
 
 async def send(client: RawClient, *messages: pb.Message) -> rpc.SendMessageResponse:
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=messages))
+    answer = await client.call("SendMessage", messages=messages)
     assert isinstance(answer, rpc.SendMessageResponse)
     return answer
 
@@ -140,8 +138,7 @@ async def test_nanoseconds_beyond_a_second_count(timed: RawClient, reminders: st
 async def test_the_limit_counts_from_the_servers_time(timed: RawClient, reminders: str) -> None:
     now = await timed.advance(HOUR_MS / 1000)
     for ahead_ms, expected in ((24 * HOUR_MS - 60_000, "OK"), (24 * HOUR_MS + 60_000, "ILLEGAL_DELIVERY_TIME")):
-        answer = await send(timed, message(reminders, delivery_timestamp=moment(now + ahead_ms)))
-        assert code(answer) == expected
+        assert code(await send(timed, message(reminders, delivery_timestamp=moment(now + ahead_ms)))) == expected
 
 
 async def test_a_priority_beside_a_delivery_time_is_dropped(timed: RawClient, reminders: str, group: str) -> None:
@@ -265,9 +262,7 @@ async def test_a_level_counts_no_property_and_beats_no_earlier_rule(timed: RawCl
 
 
 async def test_operators_choose_what_levels_stand_for(tmp_path: Path, group: str) -> None:
-    settings = ServerSettings(
-        data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, test_clock=True, delay_levels="2m 3h", delay_max_ms=2 * HOUR_MS
-    )
+    settings = local_settings(tmp_path, test_clock=True, delay_levels="2m 3h", delay_max_ms=2 * HOUR_MS)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("reminders", kind=pb.DELAY)
         before = await client.server_ms()
@@ -298,7 +293,7 @@ async def test_a_missing_topic_is_made_by_its_first_message_and_not_for_messages
     assert code(answer) == "TOPIC_NOT_FOUND"
     assert f"ternmq topic create {new_topic} --type {kind}`" in answer.status.message
     assert code(await send(timed, message(new_topic, **fields))) == "OK"
-    described = await timed.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=new_topic))
+    described = await timed.admin("DescribeTopic", name=new_topic)
     assert (pb.MessageType.Name(described.topic.type), described.topic.queues) == (kind.upper(), 8)
     assert code(await send(timed, message(new_topic))) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
     assert code(await send(timed, message(f"{new_topic}-2"))) == "OK"

@@ -5,9 +5,7 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, code
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_retry_and_dead_letters import dead_letters, handle_of
@@ -17,8 +15,7 @@ Settle = Callable[[RawClient, str, str, str], Awaitable[str]]
 
 
 async def delete(client: RawClient, group: str, *, with_dead_letters: bool = False) -> None:
-    request = admin_pb2.DeleteGroupRequest(name=group, with_dead_letters=with_dead_letters)
-    assert code(await client.admin("DeleteGroup", request)) == "OK"
+    assert code(await client.admin("DeleteGroup", name=group, with_dead_letters=with_dead_letters)) == "OK"
 
 
 async def create_again(client: RawClient, group: str, **settings: object) -> None:
@@ -39,12 +36,11 @@ async def dead_letter(client: RawClient, topic: str, group: str, handle: str) ->
 
 
 async def heartbeat(client: RawClient, group: str) -> str:
-    request = rpc.HeartbeatRequest(client_type=pb.SIMPLE_CONSUMER, group={"name": group})
-    return code(await client.call("Heartbeat", request))
+    return code(await client.call("Heartbeat", client_type=pb.SIMPLE_CONSUMER, group={"name": group}))
 
 
 async def in_flight(client: RawClient, group: str) -> int:
-    described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await client.admin("DescribeGroup", name=group)
     return sum(progress.in_flight for progress in described.progress)
 
 
@@ -103,7 +99,7 @@ async def test_members_of_a_deleted_group_do_not_create_it_again(
     )
     with pytest.raises(grpc.aio.AioRpcError, match="CONSUMER_GROUP_NOT_FOUND"):
         await client.configure(settings)
-    listed = await other.admin("ListGroups", admin_pb2.ListGroupsRequest(search=group))
+    listed = await other.admin("ListGroups", search=group)
     assert list(listed.groups) == []
     said = [record.getMessage() for record in caplog.records if "was deleted while" in record.getMessage()]
     assert len(said) == 1
@@ -112,7 +108,7 @@ async def test_members_of_a_deleted_group_do_not_create_it_again(
 
     await other.create_group(group, max_attempts=3)
     assert (await client.receive(topic, group)).code in ("OK", "MESSAGE_NOT_FOUND")
-    described = await other.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await other.admin("DescribeGroup", name=group)
     assert described.group.max_attempts == 3
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import RightsWatch
@@ -17,7 +16,7 @@ from ternmq_proxy.fronts.grpc.streams.telemetry_stream import TelemetryStream
 from ternmq_rpc.grpc_http2.server_machine import ServerMachine
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.served_call import ServedCall
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, local_settings
 from tests.support.http2_wire import (
     END_HEADERS,
     PREFACE,
@@ -72,8 +71,7 @@ async def open_and_drop(address: str, *, with_settings: bool, reset: bool) -> No
 @pytest.mark.parametrize("with_settings", [False, True])
 @pytest.mark.parametrize("reset", [False, True])
 async def test_what_was_opened_and_dropped_is_gone(tmp_path: Path, *, with_settings: bool, reset: bool) -> None:
-    of_server = ServerSettings(data_dir=tmp_path, grpc="127.0.0.1:0", http="127.0.0.1:0")
-    async with Embedded(of_server) as server:
+    async with Embedded(local_settings(tmp_path)) as server:
         await open_and_drop(server.grpc, with_settings=with_settings, reset=reset)
         await until(lambda: not alive()["TelemetryStream"])
         gc.collect()

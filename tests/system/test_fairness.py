@@ -17,7 +17,7 @@ from ternmq_common.filters.tag_filter import TagFilter
 from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import MIB
 from ternmq_common.receiving.output_room import PLACES_MAX, AnswerRoom, OutputRoom
-from ternmq_common.server_settings import FlushMode, ServerSettings
+from ternmq_common.server_settings import FlushMode
 from ternmq_common.shard.model import NewMessage, PopOrder, QueueRef
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
@@ -31,8 +31,8 @@ from ternmq_proxy.server.main import make_clock, open_storage
 from ternmq_proxy.server.serving import expire_silent_clients, make_services
 from ternmq_proxy.services import Services
 from ternmq_rpc.grpc_stream.served_call import ServedCall
-from tests.support.embedded import Embedded, RawClient, message, receive_request
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, local_settings, message, receive_request
+from tests.system.conftest import SERVER_LOOP
 
 T = TypeVar("T")
 MANY = 1024
@@ -42,7 +42,7 @@ CALL = Call(client_id="c", peer="127.0.0.1:1", remaining_s=20)
 @pytest.fixture
 async def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
     monkeypatch.setattr(time, "perf_counter", map(float, itertools.count()).__next__)  # every step takes a second
-    settings = ServerSettings(data_dir=tmp_path, flush=FlushMode.ASYNC, grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path, flush=FlushMode.ASYNC)
     async with AsyncExitStack() as stack:
         clock = make_clock(settings)
         messages, catalog = await open_storage(settings, clock, stack)

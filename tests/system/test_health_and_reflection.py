@@ -10,9 +10,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from ternmq_common.server_settings import ServerSettings
-from tests.support.embedded import MESSAGING, Embedded, RawClient
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import MESSAGING, Embedded, RawClient, local_settings
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 SERVICES = [
@@ -56,8 +55,7 @@ async def test_the_health_of_an_unknown_service_is_not_found(client: RawClient) 
 
 
 async def test_who_watches_hears_of_the_end(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("ending"), grpc=ANY_PORT, http=ANY_PORT)
-    async with Embedded(settings) as server:
+    async with Embedded(local_settings(tmp_path_factory.mktemp("ending"))) as server:
         client = RawClient(server.grpc)
         watch = health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest())
         assert (await watch.read()).status == SERVING

@@ -44,7 +44,7 @@ def publishing(*topics: str) -> pb.Settings:
 @pytest.mark.parametrize("control", CONTROLS)
 async def test_a_message_id_with_a_control_character_is_refused(client: RawClient, topic: str, control: str) -> None:
     sent = message(topic, b"x", message_id=f"id{control}x")
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    answer = await client.call("SendMessage", messages=[sent])
     assert code(answer) == "ILLEGAL_MESSAGE_ID"
     assert answer.status.message.isprintable()
 
@@ -69,7 +69,7 @@ async def test_a_refusal_repeats_no_more_than_a_little_of_what_was_sent(client: 
         message(topic, b"x", lite_topic=long),
         message(topic, b"x", tag="|" * 1_000_000),
     ):
-        answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[refused]))
+        answer = await client.call("SendMessage", messages=[refused])
         assert code(answer).startswith("ILLEGAL_")
         assert len(answer.status.message) < 400
 
@@ -95,8 +95,7 @@ def test_client_ids_as_the_official_clients_make_them_are_taken() -> None:
 @SERVER_LOOP
 async def test_a_long_client_id_is_refused_by_every_front(server: Embedded, topic: str, group: str) -> None:
     async with RawClient(server.grpc, metadata=(("x-mq-client-id", "c" * 257),)) as client:
-        answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[message(topic, b"x")]))
-        assert code(answer) == "BAD_REQUEST"
+        assert code(await client.call("SendMessage", messages=[message(topic, b"x")])) == "BAD_REQUEST"
         assert (await client.receive(topic, group)).code == "BAD_REQUEST"
 
 

@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 from markupsafe import escape
 
-from ternmq_common.server_settings import ServerSettings
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, local_settings
 from tests.support.json_api import PREFIX, JsonApi, basic
+from tests.support.stack import ANY_PORT
 from tests.support.users import SECRET, Users
 from tests.system.test_http_front import Connection, get
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-ANY_PORT = "127.0.0.1:0"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -39,9 +38,7 @@ class Guarded:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> "AsyncIterator[Guarded]":
     folder = tmp_path_factory.mktemp("guarded")
-    settings = ServerSettings(
-        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, access_control=True, init_user="first", init_secret=SECRET
-    )
+    settings = local_settings(folder, access_control=True, init_user="first", init_secret=SECRET)
     with pytest.MonkeyPatch.context() as patch:
         users = Users().serve(patch)
         users.put("root", is_super=True)
@@ -160,15 +157,13 @@ async def test_a_page_of_somebody_else_changes_nothing_though_the_browser_says_w
 
 
 async def test_names_may_be_allowed_and_all_of_it_left_out(tmp_path: "Path") -> None:
-    named = ServerSettings(
-        data_dir=tmp_path / "a", grpc=ANY_PORT, http=ANY_PORT, console_hosts="mq.example, other.example"
-    )
+    named = local_settings(tmp_path / "a", console_hosts="mq.example, other.example")
     async with Embedded(named) as server:
         api = JsonApi(server.http)
         for host, status in (("mq.example:8082", 200), ("OTHER.example", 200), ("evil.example", 403)):
             assert (await api.raw("GET", f"{PREFIX}/topics", headers={"host": host})).status == status
-    without = ServerSettings(data_dir=tmp_path / "b", grpc=ANY_PORT, http=ANY_PORT, console=False)
-    elsewhere = ServerSettings(data_dir=tmp_path / "c", grpc=ANY_PORT, http=ANY_PORT, admin=ANY_PORT)
+    without = local_settings(tmp_path / "b", console=False)
+    elsewhere = local_settings(tmp_path / "c", admin=ANY_PORT)
     for settings in (without, elsewhere):
         async with Embedded(settings) as server:
             answer = await JsonApi(server.http).raw("GET", f"{PREFIX}/topics")
@@ -178,10 +173,7 @@ async def test_names_may_be_allowed_and_all_of_it_left_out(tmp_path: "Path") -> 
 async def test_a_grafana_is_linked_to_where_one_is_named(tmp_path: "Path") -> None:
     address = 'https://grafana.example/d/ternmq?var="x"&y=<b>'
     for number, grafana in enumerate((address, "")):
-        settings = ServerSettings(
-            data_dir=tmp_path / str(number), grpc=ANY_PORT, http=ANY_PORT, console_grafana=grafana
-        )
-        async with Embedded(settings) as server:
+        async with Embedded(local_settings(tmp_path / str(number), console_grafana=grafana)) as server:
             page = (await JsonApi(server.http).raw("GET", "/console/rates")).body.decode()
             assert (f'href="{escape(address)}"' in page) == bool(grafana)
             assert ("Grafana" in page) == bool(grafana)

@@ -4,9 +4,7 @@ dead letters that can be sent again."""
 from typing import TYPE_CHECKING
 
 from ternmq_common.limits import MessageLimits
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, code, message, moment, names
 from tests.system.conftest import SERVER_LOOP
 
@@ -48,7 +46,7 @@ def check_whole(got: pb.Message, sent: pb.Message, added: "Mapping[str, str]") -
 
 
 async def send(client: RawClient, *messages: pb.Message) -> str:
-    return code(await client.call("SendMessage", rpc.SendMessageRequest(messages=messages)))
+    return code(await client.call("SendMessage", messages=messages))
 
 
 async def longest_trace(client: RawClient, topic: str) -> int:
@@ -77,7 +75,7 @@ async def test_the_largest_properties_arrive_whole_and_the_last_of_them_is_filte
     tagged = await client.receive(topic, f"{group}-tagged", tags=f"other || {TAG}")
     assert len(tagged.messages) == 3
     for key in KEYS:
-        found = await client.admin("QueryMessages", admin_pb2.QueryMessagesRequest(topic=topic, key=key))
+        found = await client.admin("QueryMessages", topic=topic, key=key)
         assert len(found.messages) == 3
 
 
@@ -93,7 +91,7 @@ async def test_the_largest_message_becomes_a_dead_letter_and_is_sent_again(
     added = {key: value for key, value in letter.user_properties.items() if key not in sent.user_properties}
     assert all(key.startswith("DLQ_") for key in added)
     check_whole(letter, sent, added)
-    resend = await client.admin("ResendDeadLetters", admin_pb2.ResendDeadLettersRequest(group=group, offsets=[0]))
+    resend = await client.admin("ResendDeadLetters", group=group, offsets=[0])
     assert names(resend.letters) == ["OK"]
     (again,) = (await client.receive(topic, group)).messages
     check_whole(again, sent, {})

@@ -21,7 +21,7 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.endpoints import endpoints_for
 from ternmq_runtime.process import ready_line
 from tests.support.embedded import Embedded, RawClient, code
-from tests.system.conftest import ANY_PORT
+from tests.support.stack import ANY_PORT
 
 EXAMPLE = Path(__file__).parents[2] / "clients" / "examples" / "python" / "example.py"
 EXAMPLE_TIMEOUT_S = 90
@@ -132,7 +132,7 @@ async def test_all_listeners_serve_the_same_clients_and_messages(tmp_path: Path)
                 settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription={"group": {"name": "readers"}})
                 assert code(await sender.configure(settings)) == "OK"
                 # A heartbeat that names no type is good only for a client that is known.
-                assert code(await other_way.call("Heartbeat", rpc.HeartbeatRequest(group={"name": "readers"}))) == "OK"
+                assert code(await other_way.call("Heartbeat", group={"name": "readers"})) == "OK"
                 await sender.send("hats", b"bowler")
                 [message] = (await other_way.receive("hats", "readers", poll_s=5)).messages
                 assert message.body == b"bowler"

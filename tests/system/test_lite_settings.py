@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, Proto, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group, describe_group
 from tests.system.test_admin_consumption import update_group
 from tests.system.test_topic_settings import create
@@ -39,7 +38,7 @@ async def chats(client: RawClient, new_topic: str) -> str:
 
 
 async def has_no_group(client: RawClient, name: str) -> bool:
-    answer = await client.admin("ListGroups", admin_pb2.ListGroupsRequest())
+    answer = await client.admin("ListGroups")
     return name not in [group.name for group in answer.groups]
 
 
@@ -50,7 +49,7 @@ async def test_a_lite_topic_is_made_with_a_ttl_that_changes(client: RawClient, n
     assert code(await create(client, admin_pb2.Topic(name=new_topic, type=pb.LITE))) == "OK"
     refused = await create(client, admin_pb2.Topic(name=new_topic, type=pb.LITE, lite_ttl=LEAST))
     assert "exists with permission read-write, lite ttl 1d; " in refused.status.message
-    [listed] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=[new_topic]))).topics
+    [listed] = (await client.admin("ListTopics", names=[new_topic])).topics
     assert listed.lite_ttl == DAY
     assert (await update(client, new_topic, queues=listed.queues + 1)).lite_ttl == DAY, "what is not asked for stays"
     assert (await update(client, new_topic, lite_ttl=LEAST)).lite_ttl == LEAST
@@ -61,9 +60,8 @@ async def test_a_lite_topic_is_made_with_a_ttl_that_changes(client: RawClient, n
 async def test_a_ttl_that_can_not_be_changes_nothing(client: RawClient, new_topic: str, ttl: Duration) -> None:
     assert code(await create(client, admin_pb2.Topic(name=new_topic, type=pb.LITE, lite_ttl=ttl))) == "BAD_REQUEST"
     assert code(await create(client, admin_pb2.Topic(name=new_topic, type=pb.LITE, lite_ttl=LEAST))) == "OK"
-    changed = admin_pb2.UpdateTopicRequest(name=new_topic, lite_ttl=ttl, queues=64)
-    assert code(await client.admin("UpdateTopic", changed)) == "BAD_REQUEST"
-    [listed] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=[new_topic]))).topics
+    assert code(await client.admin("UpdateTopic", name=new_topic, lite_ttl=ttl, queues=64)) == "BAD_REQUEST"
+    [listed] = (await client.admin("ListTopics", names=[new_topic])).topics
     assert (listed.lite_ttl, listed.queues < 64) == (LEAST, True)
 
 
@@ -71,9 +69,7 @@ async def test_only_a_lite_topic_has_a_ttl(client: RawClient, new_topic: str, to
     for kind in (pb.MESSAGE_TYPE_UNSPECIFIED, pb.NORMAL, pb.FIFO):
         refused = await create(client, admin_pb2.Topic(name=new_topic, type=kind, lite_ttl=DAY))
         assert (code(refused), "only for LITE topics" in refused.status.message) == ("BAD_REQUEST", True)
-    assert code(await client.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name=topic, lite_ttl=DAY))) == (
-        "BAD_REQUEST"
-    )
+    assert code(await client.admin("UpdateTopic", name=topic, lite_ttl=DAY)) == ("BAD_REQUEST")
     assert not (await update(client, topic, lite_ttl=Duration())).HasField("lite_ttl")
 
 
@@ -83,9 +79,7 @@ async def test_a_lite_group_is_made_shown_and_changed(client: RawClient, chats: 
     assert not (await create_group(client, name=group, lite=lite(chats, quota=2000))).created
     answer = await update_group(client, name=group, fifo=True, max_attempts=3, lite=lite(chats, **ALL))
     assert (answer.group.lite, answer.group.fifo, answer.group.max_attempts) == (lite(chats, **ALL), True, 3)
-    [listed] = [
-        each for each in (await client.admin("ListGroups", admin_pb2.ListGroupsRequest())).groups if each.name == group
-    ]
+    [listed] = [each for each in (await client.admin("ListGroups")).groups if each.name == group]
     assert listed.lite == lite(chats, **ALL)
     refused = await create_group(client, name=group, fifo=True, max_attempts=3, lite=lite(chats))
     assert code(refused) == "BAD_REQUEST"
@@ -144,11 +138,11 @@ async def test_a_group_stays_with_its_topic_and_what_it_is(client: RawClient, ch
 
 
 async def test_lite_settings_outlive_a_restart(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await create(client, admin_pb2.Topic(name="chats", type=pb.LITE, lite_ttl=DAY))
         await create_group(client, name="agents", lite=lite("chats", **ALL))
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        [listed] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=["chats"]))).topics
+        [listed] = (await client.admin("ListTopics", names=["chats"])).topics
         assert listed.lite_ttl == DAY
         assert (await describe_group(client, "agents")).group.lite == lite("chats", **ALL)

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -17,18 +16,8 @@ from tests.support.embedded import Embedded, RawClient, code, duration, message
 from tests.support.lite import LiteReader, in_journal, make_lite_group, make_lite_topic
 from tests.system.conftest import SERVER_LOOP
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 pytestmark = SERVER_LOOP
 POLL_S = 10.0
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def other(server: Embedded) -> "AsyncIterator[RawClient]":
-    """Another client."""
-    async with RawClient(server.grpc) as connected:
-        yield connected
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -56,7 +45,7 @@ async def test_totals_and_lag_are_those_of_all_lite_topics(client: RawClient, re
     names = ("taken", "untouched", "unwanted")
     for number, name in enumerate(names, start=1):
         await send(client, reader.topic, name, *(b"%d" % each for each in range(number * 2)))
-    described = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=reader.topic))
+    described = await client.admin("DescribeTopic", name=reader.topic)
     assert (described.lite_topics, described.lite_messages) == (3, 12)
     await reader.subscribe("taken", "untouched")
     assert await lag(client, reader.group) == 6, "nobody of the group subscribes the others"
@@ -70,7 +59,7 @@ async def test_totals_and_lag_are_those_of_all_lite_topics(client: RawClient, re
 
 
 async def lag(client: RawClient, group: str) -> int:
-    described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await client.admin("DescribeGroup", name=group)
     return sum(row.max_offset - row.cursor + row.in_flight for row in described.progress)
 
 
@@ -78,11 +67,10 @@ async def test_messages_of_lite_topics_are_found_by_key_and_by_id(client: RawCli
     for name in ("a", "b"):
         await client.send(lite_topic, name.encode(), lite_topic=name, keys=["order-1"])
     sent = await client.send(lite_topic, b"c", lite_topic="a", keys=["order-2"])
-    found = await client.admin("QueryMessages", admin_pb2.QueryMessagesRequest(topic=lite_topic, key="order-1"))
+    found = await client.admin("QueryMessages", topic=lite_topic, key="order-1")
     assert [(each.body, each.system_properties.lite_topic) for each in found.messages] == [(b"b", "b"), (b"a", "a")]
     assert {each.topic.name for each in found.messages} == {lite_topic}
-    request = admin_pb2.QueryMessagesRequest(topic=lite_topic, key=sent.entries[0].message_id)
-    [by_id] = (await client.admin("QueryMessages", request)).messages
+    [by_id] = (await client.admin("QueryMessages", topic=lite_topic, key=sent.entries[0].message_id)).messages
     assert by_id.body == b"c"
 
 
@@ -145,8 +133,7 @@ async def test_a_dead_letter_that_is_resent_comes_to_its_lite_topic_again(reader
     await send(reader.client, reader.topic, "a", b"1")
     [received] = (await reader.receive()).messages
     assert code(await reader.dead_letter(received)) == "OK"
-    request = admin_pb2.ResendDeadLettersRequest(group=reader.group, offsets=[0])
-    answer = await reader.client.admin("ResendDeadLetters", request)
+    answer = await reader.client.admin("ResendDeadLetters", group=reader.group, offsets=[0])
     assert [pb.Code.Name(letter.status.code) for letter in answer.letters] == ["OK"]
     assert await reader.taken(1) == [("a", b"1")]
 
@@ -175,8 +162,7 @@ async def test_a_client_that_does_not_repeat_the_lite_topic_settles_its_messages
     for received in (first, second):
         received.system_properties.ClearField("lite_topic")
     assert await reader.ack([second]) == ["OK"]
-    changed = await reader.change(first, 0)
-    assert code(changed) == "OK"
+    assert code(await reader.change(first, 0)) == "OK"
     assert (await reader.receive()).bodies == [b"1"]
     assert await reader.ack([second]) == ["OK"]
 
@@ -361,8 +347,7 @@ async def test_a_client_that_says_good_bye_subscribes_nothing_any_more(reader: L
     second = LiteReader(other, reader.topic, reader.group)
     await other.configure(settings(reader.group, reader.topic))
     await second.subscribe("a")
-    request = rpc.NotifyClientTerminationRequest(group={"name": reader.group})
-    assert code(await other.call("NotifyClientTermination", request)) == "OK"
+    assert code(await other.call("NotifyClientTermination", group={"name": reader.group})) == "OK"
     await send(reader.client, reader.topic, "a", b"1")
     assert (await second.receive(poll_s=0.2)).code == "MESSAGE_NOT_FOUND"
     await reader.subscribe("a")
@@ -465,7 +450,7 @@ async def test_a_message_without_a_lite_topic_does_not_belong_to_a_lite_topic(
 async def test_messages_of_several_lite_topics_may_be_sent_together(reader: LiteReader) -> None:
     await reader.subscribe("a", "b")
     sent = [message(reader.topic, b"%d" % number, lite_topic="ab"[number % 2]) for number in range(6)]
-    answer = await reader.client.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+    answer = await reader.client.call("SendMessage", messages=sent)
     assert code(answer) == "OK"
     first = [entry.offset for entry in answer.entries[:2]]
     assert [entry.offset for entry in answer.entries] == [offset + number for number in range(3) for offset in first]
@@ -474,14 +459,12 @@ async def test_messages_of_several_lite_topics_may_be_sent_together(reader: Lite
 
 
 async def test_a_lite_topic_has_a_ttl_and_neither_a_retention_nor_a_purge(client: RawClient, lite_topic: str) -> None:
-    update = admin_pb2.UpdateTopicRequest(name=lite_topic, retention=duration(3600))
-    assert code(await client.admin("UpdateTopic", update)) == "BAD_REQUEST"
-    assert code(await client.admin("PurgeTopic", admin_pb2.PurgeTopicRequest(name=lite_topic))) == "BAD_REQUEST"
+    assert code(await client.admin("UpdateTopic", name=lite_topic, retention=duration(3600))) == "BAD_REQUEST"
+    assert code(await client.admin("PurgeTopic", name=lite_topic)) == "BAD_REQUEST"
     made = admin_pb2.Topic(name=f"{lite_topic}-2", type=pb.LITE, retention=duration(3600))
-    assert code(await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=made))) == "BAD_REQUEST"
+    assert code(await client.admin("CreateTopic", topic=made)) == "BAD_REQUEST"
 
 
 async def test_operators_move_no_lite_group(reader: LiteReader) -> None:
-    reset = admin_pb2.ResetOffsetsRequest(group=reader.group, topic=reader.topic, earliest=True)
-    answer = await reader.client.admin("ResetOffsets", reset)
+    answer = await reader.client.admin("ResetOffsets", group=reader.group, topic=reader.topic, earliest=True)
     assert (code(answer), "lite topics" in answer.status.message) == ("BAD_REQUEST", True)

@@ -23,18 +23,16 @@ async def mixed(timed: RawClient) -> str:
 
 async def created(client: RawClient, *, queues: int) -> str:
     topic = admin_pb2.Topic(name=f"mixed-{uuid.uuid4().hex[:12]}", queues=queues, mixed=True)
-    answer = await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))
-    assert code(answer) == "OK"
+    assert code(await client.admin("CreateTopic", topic=topic)) == "OK"
     return topic.name
 
 
 async def outcome(client: RawClient, topic: str, **system: Proto) -> str:
-    request = rpc.SendMessageRequest(messages=[message(topic, **system)])
-    return code(await client.call("SendMessage", request))
+    return code(await client.call("SendMessage", messages=[message(topic, **system)]))
 
 
 async def test_its_route_names_the_types_that_clients_of_every_age_know(timed: RawClient, mixed: str) -> None:
-    answer = await timed.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": mixed}))
+    answer = await timed.call("QueryRoute", topic={"name": mixed})
     assert [list(queue.accept_message_types) for queue in answer.message_queues] == [
         [pb.NORMAL, pb.FIFO, pb.DELAY, pb.TRANSACTION]
     ] * 4
@@ -47,7 +45,7 @@ async def test_normal_messages_are_delivered_at_once(timed: RawClient, mixed: st
 
 async def test_messages_of_a_message_group_are_in_one_queue_and_in_order(timed: RawClient, mixed: str) -> None:
     group = admin_pb2.Group(name=f"group-{uuid.uuid4().hex[:12]}", fifo=True)
-    assert code(await timed.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))) == "OK"
+    assert code(await timed.admin("CreateGroup", group=group)) == "OK"
     for number in range(8):
         await timed.send(mixed, b"%d" % number, message_group="m")
         await timed.send(mixed, b"other")
@@ -69,8 +67,7 @@ async def test_a_timed_message_comes_at_its_time_and_can_be_recalled(timed: RawC
     recalled, kept = [
         (await timed.send(mixed, body, delivery_timestamp=due)).entries[0] for body in (b"recalled", b"kept")
     ]
-    request = rpc.RecallMessageRequest(topic={"name": mixed}, recall_handle=recalled.recall_handle)
-    assert code(await timed.call("RecallMessage", request)) == "OK"
+    assert code(await timed.call("RecallMessage", topic={"name": mixed}, recall_handle=recalled.recall_handle)) == "OK"
     assert (await timed.receive(mixed, group)).code == "MESSAGE_NOT_FOUND"
     await timed.advance(61)
     [got] = (await timed.receive(mixed, group, poll_s=POLL_S)).messages
@@ -94,7 +91,7 @@ async def test_messages_of_other_types_conflict(timed: RawClient, mixed: str, sy
 
 async def test_one_request_has_messages_of_one_type(timed: RawClient, mixed: str, group: str) -> None:
     both = [message(mixed, b"1"), message(mixed, b"2", message_group="m")]
-    refused = await timed.call("SendMessage", rpc.SendMessageRequest(messages=both))
+    refused = await timed.call("SendMessage", messages=both)
     assert code(refused) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
     assert refused.status.message == "the request has NORMAL and FIFO messages; send one request for each type"
     assert (await timed.receive(mixed, group)).code == "MESSAGE_NOT_FOUND"
@@ -106,5 +103,4 @@ async def test_a_mixed_topic_is_no_normal_one(timed: RawClient, mixed: str) -> N
         (admin_pb2.Topic(name=mixed, queues=4), "BAD_REQUEST"),
         (admin_pb2.Topic(name="mixed-fifo", type=pb.FIFO, mixed=True), "BAD_REQUEST"),
     ):
-        answer = await timed.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=asked))
-        assert code(answer) == expected
+        assert code(await timed.admin("CreateTopic", topic=asked)) == expected

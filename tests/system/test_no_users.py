@@ -12,17 +12,14 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.access.users import AccessSnapshot, AccessUser, UserSecret
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.audit import AuditLog
 from ternmq_proxy.access.authentication import RequestAuthentication
 from ternmq_proxy.access.control import AccessControl
-from tests.support.embedded import Embedded, RawClient
+from tests.support.embedded import Embedded, RawClient, local_settings
 from tests.support.json_api import JsonApi
 from tests.support.users import SECRET, Users, signed
 
-ANY_PORT = "127.0.0.1:0"
 REMEDY = "--init-user NAME"
 
 
@@ -35,8 +32,7 @@ class Unused:
     async def refusal(self) -> pb.Status:
         """Of a call that alice signs."""
         async with RawClient(self.server.grpc, metadata=signed("alice", "client-alice")) as alice:
-            request = rpc.QueryRouteRequest(topic={"name": "orders"})
-            status: pb.Status = (await alice.call("QueryRoute", request)).status
+            status: pb.Status = (await alice.call("QueryRoute", topic={"name": "orders"})).status
             return status
 
     def login(self) -> str:
@@ -51,9 +47,7 @@ class Unused:
 
 @pytest_asyncio.fixture
 async def unused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Unused]:
-    settings = ServerSettings(
-        data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, access_control=True, init_user="first", init_secret=SECRET
-    )
+    settings = local_settings(tmp_path, access_control=True, init_user="first", init_secret=SECRET)
     users = Users().serve(monkeypatch)
     async with Embedded(settings) as server:
         yield Unused(server, users)

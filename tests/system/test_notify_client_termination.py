@@ -2,9 +2,7 @@
 
 import asyncio
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, Received, code, receive_request
 from tests.system.conftest import SERVER_LOOP
 
@@ -13,7 +11,7 @@ pytestmark = SERVER_LOOP
 
 async def terminate(client: RawClient, group: str | None = None) -> str:
     named = None if group is None else {"name": group}
-    return code(await client.call("NotifyClientTermination", rpc.NotifyClientTerminationRequest(group=named)))
+    return code(await client.call("NotifyClientTermination", group=named))
 
 
 async def test_a_producer_may_leave_with_or_without_a_group(client: RawClient) -> None:
@@ -25,7 +23,7 @@ async def test_a_producer_may_leave_with_or_without_a_group(client: RawClient) -
 async def test_a_consumer_leaves_its_group(client: RawClient, group: str) -> None:
     await client.configure(pb.Settings(client_type=pb.PUSH_CONSUMER, subscription={"group": {"name": group}}))
     assert await terminate(client, group) == "OK"
-    described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await client.admin("DescribeGroup", name=group)
     assert list(described.client_ids) == []
 
 

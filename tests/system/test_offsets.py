@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -20,15 +19,13 @@ def queue(topic: str, queue_id: int = 0) -> pb.MessageQueue:
 
 
 async def get(client: RawClient, topic: str, group: str) -> rpc.GetOffsetResponse:
-    request = rpc.GetOffsetRequest(group={"name": group}, message_queue=queue(topic))
-    answer = await client.call("GetOffset", request)
+    answer = await client.call("GetOffset", group={"name": group}, message_queue=queue(topic))
     assert isinstance(answer, rpc.GetOffsetResponse)
     return answer
 
 
 async def update(client: RawClient, topic: str, group: str, offset: int) -> str:
-    request = rpc.UpdateOffsetRequest(group={"name": group}, message_queue=queue(topic), offset=offset)
-    return code(await client.call("UpdateOffset", request))
+    return code(await client.call("UpdateOffset", group={"name": group}, message_queue=queue(topic), offset=offset))
 
 
 async def query(
@@ -153,7 +150,7 @@ async def test_a_pull_outside_of_the_queue_is_told_its_end(
 
 async def test_a_pull_of_what_was_removed_is_told_the_first_offset_that_is_left(client: RawClient, topic: str) -> None:
     await client.send(topic, b"old", b"old")
-    await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=topic))
+    await client.admin("DeleteTopic", name=topic)
     await client.create_topic(topic)
     await client.send(topic, b"new")
     pulled = await pull(client, topic, 0)

@@ -8,15 +8,14 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.model import ConsumerGroup
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.catalog.change_log import PER_MINUTE, ChangeLog
 from ternmq_proxy.fronts.refusals import RefusalLog
-from tests.support.embedded import Embedded, Proto, RawClient, code, message
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings, message
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 
@@ -33,16 +32,14 @@ def info(caplog: pytest.LogCaptureFixture) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
     """Instead of that of all tests, which make more in a minute than is logged of one host."""
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("told"), grpc=ANY_PORT, http=ANY_PORT)
-    async with Embedded(settings) as running:
+    async with Embedded(local_settings(tmp_path_factory.mktemp("told"))) as running:
         yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fresh(tmp_path: Path) -> AsyncIterator[RawClient]:
     """A client of a server that has refused nobody yet, and makes nothing by itself."""
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, auto_create=False)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(tmp_path, auto_create=False)) as server, RawClient(server.grpc) as client:
         yield client
 
 
@@ -51,8 +48,8 @@ async def test_a_topic_that_is_made_changed_and_deleted_is_told_with_who_did_it(
 ) -> None:
     await client.create_topic(new_topic, queues=2, kind=pb.DELAY)
     await client.create_topic(new_topic, queues=2, kind=pb.DELAY)  # it is there: nothing happens
-    await client.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name=new_topic, queues=4, permission=pb.READ))
-    await client.admin("DeleteTopic", admin_pb2.DeleteTopicRequest(name=new_topic))
+    await client.admin("UpdateTopic", name=new_topic, queues=4, permission=pb.READ)
+    await client.admin("DeleteTopic", name=new_topic)
     made, changed, deleted = said(caplog, new_topic)
     who = f"by client {client.client_id} at 127.0.0.1:"
     assert made.startswith(f"topic {new_topic} was created {who}")
@@ -68,10 +65,10 @@ async def test_a_group_that_is_made_changed_and_deleted_is_told_with_who_did_it(
     client: RawClient, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = admin_pb2.Group(name=group, max_attempts=7)
-    await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=asked))
+    await client.admin("CreateGroup", group=asked)
     asked.max_attempts = 9
-    await client.admin("UpdateGroup", admin_pb2.UpdateGroupRequest(group=asked))
-    await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=group))
+    await client.admin("UpdateGroup", group=asked)
+    await client.admin("DeleteGroup", name=group)
     made, changed, deleted = said(caplog, group)
     who = f"by client {client.client_id} at 127.0.0.1:"
     assert made.startswith(f"group {group} was created {who}")
@@ -98,7 +95,7 @@ async def test_what_is_made_by_its_use_is_told_with_who_used_it(
 
 async def test_a_long_client_id_is_cut(server: Embedded, new_topic: str, caplog: pytest.LogCaptureFixture) -> None:
     async with RawClient(server.grpc, metadata=(("x-mq-client-id", "x" * 5000),)) as client:
-        await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name=new_topic)))
+        await client.admin("CreateTopic", topic=admin_pb2.Topic(name=new_topic))
     (line,) = said(caplog, new_topic)
     assert len(line) < 400
 
@@ -118,8 +115,7 @@ async def test_a_host_is_told_of_once_a_minute_for_each_kind_of_refusal(
     fresh: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(5):
-        answer = await fresh.call("SendMessage", rpc.SendMessageRequest(messages=[message("typo", b"x")]))
-        assert code(answer) == "TOPIC_NOT_FOUND"
+        assert code(await fresh.call("SendMessage", messages=[message("typo", b"x")])) == "TOPIC_NOT_FOUND"
     (line,) = said(caplog, "was refused")
     assert line.startswith(f"SendMessage of client {fresh.client_id} at 127.0.0.1:")
     assert " was refused: TOPIC_NOT_FOUND: topic 'typo' does not exist" in line
@@ -179,8 +175,7 @@ async def test_what_is_no_mistake_is_not_told(
     received = await client.receive(topic, group)
     await client.ack(topic, group, received.messages[0].system_properties.receipt_handle)
     assert (await client.receive(topic, group)).code == "MESSAGE_NOT_FOUND"
-    offset = rpc.GetOffsetRequest(group={"name": group}, message_queue={"topic": {"name": topic}})
-    await client.call("GetOffset", offset)
+    await client.call("GetOffset", group={"name": group}, message_queue={"topic": {"name": topic}})
     assert said(caplog, "was refused") == []
 
 

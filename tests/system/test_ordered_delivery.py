@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, RawClient, Received, code, message, names, receive_request
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group
@@ -266,7 +265,7 @@ async def test_a_request_of_several_message_groups_is_answered_message_by_messag
 ) -> None:
     await client.create_topic(new_topic, queues=8, kind=pb.FIFO)
     sent = [message(new_topic, b"%c%d" % (letter, at), message_group=chr(letter)) for at in (1, 2) for letter in b"fad"]
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+    answer = await client.call("SendMessage", messages=sent)
     assert (code(answer), names(answer.entries)) == ("OK", ["OK"] * 6)
     assert [entry.message_id for entry in answer.entries] == [each.system_properties.message_id for each in sent]
     received = (await client.receive(new_topic, group)).messages

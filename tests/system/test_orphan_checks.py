@@ -41,8 +41,7 @@ async def asked(stream: Proto) -> str:
 
 
 async def described(client: RawClient, transaction_id: str) -> admin_pb2.Transaction:
-    request = admin_pb2.GetTransactionRequest(transaction_id=transaction_id)
-    answer = await client.admin("GetTransaction", request)
+    answer = await client.admin("GetTransaction", transaction_id=transaction_id)
     assert code(answer) == "OK"
     transaction = answer.transaction
     assert isinstance(transaction, admin_pb2.Transaction)
@@ -70,7 +69,7 @@ async def test_the_question_holds_the_whole_message(timed: RawClient, movable_se
     stream = await timed.publish_to(named("others"), named(payments, "tenant"))
     before = await timed.server_ms()
     sent = message(payments, b"pay", properties={"k": "v"}, message_type=pb.TRANSACTION, tag="t", keys=["a"])
-    answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    answer = await timed.call("SendMessage", messages=[sent])
     await timed.advance(FIRST_CHECK_S)
     command = await stream.read()
     assert not command.HasField("status")
@@ -135,8 +134,14 @@ async def test_when_the_producer_leaves_another_is_asked_at_once(
     elif way == "stream breaks":
         leaving.cancel()
     elif way == "good-bye":
-        request = rpc.NotifyClientTerminationRequest()
-        assert code(await second.call("NotifyClientTermination", request)) == "OK"
+        assert (
+            code(
+                await second.call(
+                    "NotifyClientTermination",
+                )
+            )
+            == "OK"
+        )
     else:
         await second.channel.close()
     assert await asked(staying) == transaction_id

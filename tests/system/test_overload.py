@@ -10,7 +10,6 @@ import grpc.aio
 import pytest
 
 from ternmq_common.retry_hint import parse_retry_hint
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.overload import OverloadGuard
@@ -18,9 +17,8 @@ from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
 from ternmq_rpc.serving.budgets import BudgetLedger
 from ternmq_runtime.observability.figures import FrontFigures
-from tests.support.embedded import Embedded, RawClient, message
+from tests.support.embedded import Embedded, RawClient, local_settings, message
 from tests.support.until import until
-from tests.system.conftest import ANY_PORT
 from tests.unit.rpc.grpc_stream.echo import served
 
 METHOD = "/apache.rocketmq.v2.MessagingService/SendMessage"
@@ -73,14 +71,11 @@ async def client(address: str) -> AsyncIterator[grpc.aio.UnaryUnaryMultiCallable
 
 
 async def test_a_server_that_may_shed_serves_all_sends_while_it_is_in_time(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, overload_delay_ms=10_000)
-    async with Embedded(settings) as server, RawClient(server.grpc) as raw:
+    async with Embedded(local_settings(tmp_path, overload_delay_ms=10_000)) as server, RawClient(server.grpc) as raw:
         await raw.create_topic("plain")
         await raw.create_topic("ranked", kind=pb.PRIORITY)
         for sent in (message("plain"), message("ranked", priority=1)):
-            answers = await asyncio.gather(
-                *(raw.call("SendMessage", rpc.SendMessageRequest(messages=[sent])) for _ in range(20))
-            )
+            answers = await asyncio.gather(*(raw.call("SendMessage", messages=[sent]) for _ in range(20)))
             assert {answer.status.code for answer in answers} == {pb.OK}
 
 

@@ -7,14 +7,11 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.catalog.message_type import MessageType
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.model import QueueRef, Topic, TopicRoute
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.sending.placement import QueuePlacement, queue_of_priority
-from tests.support.embedded import Embedded, Proto, RawClient, code, message
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings, message
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 QUEUES = 4
@@ -29,13 +26,12 @@ async def alarms(client: RawClient) -> str:
 @pytest_asyncio.fixture(loop_scope="session")
 async def strict_group(client: RawClient, group: str) -> str:
     """A group all of whose receives begin with the highest priority."""
-    request = admin_pb2.CreateGroupRequest(group={"name": group, "priority_factor": 100})
-    assert code(await client.admin("CreateGroup", request)) == "OK"
+    assert code(await client.admin("CreateGroup", group={"name": group, "priority_factor": 100})) == "OK"
     return group
 
 
 async def queue_ends(client: RawClient, topic: str) -> list[int]:
-    described = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    described = await client.admin("DescribeTopic", name=topic)
     return [queue.max_offset for queue in described.queues]
 
 
@@ -74,7 +70,7 @@ async def test_the_queue_that_a_consumer_names_counts_for_nothing(
 
 
 async def test_a_fifo_group_reads_a_priority_topic_as_any_other(client: RawClient, alarms: str, group: str) -> None:
-    await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": group, "fifo": True}))
+    await client.admin("CreateGroup", group={"name": group, "fifo": True})
     for priority in (3, 0):
         await client.send(alarms, b"%d" % priority, priority=priority)
     queue = pb.MessageQueue(topic={"name": alarms}, id=0)
@@ -84,7 +80,7 @@ async def test_a_fifo_group_reads_a_priority_topic_as_any_other(client: RawClien
 async def test_a_request_with_several_priorities_fills_several_queues(client: RawClient, alarms: str) -> None:
     priorities = [3, 0, 9, 1, 3]
     sent = [message(alarms, priority=priority) for priority in priorities]
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+    answer = await client.call("SendMessage", messages=sent)
     assert code(answer) == "OK"
     assert [entry.message_id for entry in answer.entries] == [each.system_properties.message_id for each in sent]
     assert [entry.offset for entry in answer.entries] == [0, 0, 1, 0, 2]
@@ -97,8 +93,7 @@ async def test_a_request_with_several_priorities_fills_several_queues(client: Ra
 async def test_a_message_without_a_priority_is_refused(
     client: RawClient, alarms: str, fields: dict[str, Proto], expected: str
 ) -> None:
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[message(alarms, **fields)]))
-    assert code(answer) == expected
+    assert code(await client.call("SendMessage", messages=[message(alarms, **fields)])) == expected
     assert await queue_ends(client, alarms) == [0] * QUEUES
 
 
@@ -110,8 +105,7 @@ async def test_brokers_take_requests_in_turn() -> None:
 
 
 async def test_the_smaller_number_comes_first_where_the_setting_says_so(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, priority_order_asc=False)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(tmp_path, priority_order_asc=False)) as server, RawClient(server.grpc) as client:
         await client.create_topic("alarms", queues=QUEUES, kind=pb.PRIORITY)
         for priority in (2, 0, 3, 1):
             await client.send("alarms", b"%d" % priority, priority=priority)

@@ -20,8 +20,7 @@ from ternmq_registry.copies.salvage import replace_damaged
 from ternmq_registry.registry import Registry
 from ternmq_runtime.process import make_data_dir
 from tests.support.disk_store import flip, segment_of
-from tests.support.embedded import Embedded, RawClient, duration
-from tests.system.conftest import ANY_PORT
+from tests.support.embedded import Embedded, RawClient, duration, local_settings
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +31,7 @@ def _generous_umask() -> Iterator[None]:
 
 
 def settings(folder: Path) -> ServerSettings:
-    return ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, segment_bytes=16 << 20)
+    return local_settings(folder, segment_bytes=16 << 20)
 
 
 def mode(path: Path) -> int:

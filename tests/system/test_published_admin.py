@@ -141,7 +141,7 @@ async def test_a_topic_is_described_by_its_type_and_its_making(
 
 async def test_of_a_mixed_topic_no_one_type_is_told(client: RawClient, new_topic: str) -> None:
     topic = admin_pb2.Topic(name=new_topic, mixed=True)
-    assert code(await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))) == "OK"
+    assert code(await client.admin("CreateTopic", topic=topic)) == "OK"
     answer = await told(client, "DescribeTopicStatus", topic={"name": new_topic})
     assert answer.topic_message_type == pb.MESSAGE_TYPE_UNSPECIFIED
 
@@ -173,8 +173,7 @@ async def test_a_topic_that_nobody_may_use_has_no_route(client: RawClient, topic
 
 async def test_a_topic_that_its_first_message_would_make_has_no_route_yet(client: RawClient, new_topic: str) -> None:
     assert await refused(client, "GetTopicRoute", topic={"name": new_topic}) == "TOPIC_NOT_FOUND"
-    route = await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": new_topic}))
-    assert code(route) == "OK"
+    assert code(await client.call("QueryRoute", topic={"name": new_topic})) == "OK"
 
 
 # --- what a group has to do

@@ -6,7 +6,6 @@ import pytest
 
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.operations.admin.clients import consumers, subscriptions
 from tests.support.embedded import Embedded, RawClient
 from tests.system.conftest import SERVER_LOOP
@@ -106,7 +105,7 @@ async def test_of_a_long_filter_lists_have_the_beginning_and_one_consumer_the_wh
 
 async def test_who_said_good_bye_subscribes_nothing(client: RawClient, topic: str, group: str) -> None:
     await join(client, group, subscribed(topic))
-    await client.call("NotifyClientTermination", rpc.NotifyClientTerminationRequest(group={"name": group}))
+    await client.call("NotifyClientTermination", group={"name": group})
     assert not (await told(client, "ListSubscription", group={"name": group})).subscription_info
     assert not (await told(client, "DescribeSubscription", topic={"name": topic})).client_subscription_info
 

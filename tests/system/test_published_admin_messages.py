@@ -278,15 +278,14 @@ async def test_a_half_message_is_sent_and_its_transaction_found_and_ended(
     client: RawClient, new_topic: str, group: str, kind: str, resolution: "pb.TransactionResolution"
 ) -> None:
     if kind == "mixed":
-        await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic={"name": new_topic, "mixed": True}))
+        await client.admin("CreateTopic", topic={"name": new_topic, "mixed": True})
     else:
         await client.create_topic(new_topic, kind=pb.TRANSACTION)
     await client.create_group(group)
     fields = {"topic": {"name": new_topic}, "system_properties": {"message_type": pb.TRANSACTION}}
     ids = [(await told(client, "AdminSendMessage", **fields, body=body)).message_id for body in (b"other", b"paid")]
     assert (await client.receive(new_topic, group)).bodies == []
-    listing = admin_pb2.ListTransactionsRequest(topic=new_topic, message_id=ids[1])
-    (transaction,) = (await client.admin("ListTransactions", listing)).transactions
+    (transaction,) = (await client.admin("ListTransactions", topic=new_topic, message_id=ids[1])).transactions
     assert transaction.message_id == ids[1]
     ending = admin_pb2.ResolveTransactionRequest(transaction_id=transaction.transaction_id, resolution=resolution)
     assert code(await client.admin("ResolveTransaction", ending)) == "OK"

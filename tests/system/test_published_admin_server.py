@@ -7,12 +7,12 @@ import grpc
 import pytest
 from grpc import aio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.operations.admin.servers.server_status import STATS
-from tests.support.embedded import Embedded, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings
+from tests.support.stack import ANY_PORT
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_published_admin import told
 from tests.system.test_published_admin_clients import join
 from tests.system.test_telemetry import producer
@@ -21,7 +21,7 @@ pytestmark = SERVER_LOOP
 
 
 async def changed(client: RawClient, level: "published.ChangeLogLevelRequest.Level") -> str:
-    answer = await client.published("ChangeLogLevel", published.ChangeLogLevelRequest(level=level))
+    answer = await client.published("ChangeLogLevel", level=level)
     assert isinstance(answer, published.ChangeLogLevelResponse)
     return answer.remark
 
@@ -56,7 +56,7 @@ async def test_a_level_that_is_none_ends_the_call_since_its_answer_has_no_status
 
 
 async def test_a_proxy_tells_its_name_version_and_how_many_clients_it_has(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path)
     async with Embedded(settings) as server, RawClient(server.grpc) as one, RawClient(server.grpc) as two:
         await one.create_topic("orders")
         await one.configure(producer(topics=[{"name": "orders"}]))
@@ -85,7 +85,7 @@ async def test_the_clients_of_all_processes_of_a_server_are_counted(
 
 
 async def test_it_is_served_at_the_listener_for_operators_alone(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, admin=ANY_PORT)
+    settings = local_settings(tmp_path, admin=ANY_PORT)
     request = published.GetProxyRuntimeStatsRequest()
     async with Embedded(settings) as server, RawClient(server.grpc) as client, RawClient(server.admin) as operator:
         with pytest.raises(aio.AioRpcError) as refused:

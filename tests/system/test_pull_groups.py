@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, Proto, RawClient, code
@@ -42,8 +41,7 @@ class Member:
         return [assignment.message_queue.id for assignment in answer.assignments]
 
     async def leave(self) -> None:
-        request = rpc.NotifyClientTerminationRequest(group={"name": self.group})
-        assert code(await self.client.call("NotifyClientTermination", request)) == "OK"
+        assert code(await self.client.call("NotifyClientTermination", group={"name": self.group})) == "OK"
 
     async def pull(self, offset: int, queue_id: int = 0, *, poll_s: float = 0.0, **fields: Proto) -> Pulled:
         place = {"group": {"name": self.group}, "message_queue": queue(self.topic, queue_id)}
@@ -98,8 +96,7 @@ async def shares(*members: Member) -> list[list[int]]:
 
 async def update(client: RawClient, group: str, **settings: Proto) -> None:
     """Give a group other settings."""
-    request = admin_pb2.UpdateGroupRequest(group={"name": group, **settings})
-    assert code(await client.admin("UpdateGroup", request)) == "OK"
+    assert code(await client.admin("UpdateGroup", group={"name": group, **settings})) == "OK"
 
 
 # --- sharing out
@@ -182,8 +179,7 @@ async def test_members_that_receive_have_all_queues_and_take_none_from_those_tha
 
 async def test_a_client_that_told_nothing_has_all_queues(client: RawClient, joins: Joins, group: str) -> None:
     member = await joins("a")
-    asked = rpc.QueryAssignmentRequest(topic={"name": member.topic}, group={"name": group})
-    answer = await client.call("QueryAssignment", asked)
+    answer = await client.call("QueryAssignment", topic={"name": member.topic}, group={"name": group})
     assert [assignment.message_queue.id for assignment in answer.assignments] == [-1]
     assert await member.assigned() == [*range(8)]
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, code
@@ -31,7 +30,7 @@ async def test_an_unordered_group_gets_one_assignment_for_all_queues_of_the_brok
 
 async def test_an_ordered_group_gets_the_queues_one_by_one(client: RawClient, new_topic: str, group: str) -> None:
     await client.create_topic(new_topic, queues=3, kind=pb.FIFO)
-    await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": group, "fifo": True}))
+    await client.admin("CreateGroup", group={"name": group, "fifo": True})
     answer = await client.call("QueryAssignment", asked(new_topic, group))
     assert [assignment.message_queue.id for assignment in answer.assignments] == [0, 1, 2]
 
@@ -39,8 +38,7 @@ async def test_an_ordered_group_gets_the_queues_one_by_one(client: RawClient, ne
 async def test_asking_makes_no_group(strict: RawClient, new_topic: str, group: str) -> None:
     await strict.create_topic(new_topic)
     assert code(await strict.call("QueryAssignment", asked(new_topic, group))) == "OK"
-    described = await strict.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
-    assert code(described) == "CONSUMER_GROUP_NOT_FOUND"
+    assert code(await strict.admin("DescribeGroup", name=group)) == "CONSUMER_GROUP_NOT_FOUND"
 
 
 async def test_a_missing_topic_is_not_found_without_auto_create(strict: RawClient, new_topic: str, group: str) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, RawClient, code
@@ -36,7 +35,7 @@ async def test_the_route_names_the_topics_type_and_no_other(
 
 async def test_the_topic_is_echoed_with_its_namespace(client: RawClient, topic: str) -> None:
     resource = pb.Resource(name=topic, resource_namespace="tenant")
-    answer = await client.call("QueryRoute", rpc.QueryRouteRequest(topic=resource))
+    answer = await client.call("QueryRoute", topic=resource)
     assert [queue.topic for queue in answer.message_queues] == [resource]
 
 
@@ -77,7 +76,7 @@ async def test_a_client_that_names_no_endpoints_gets_those_of_the_server(
 
 
 async def is_there(client: RawClient, name: str) -> bool:
-    return code(await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name))) == "OK"
+    return code(await client.admin("DescribeTopic", name=name)) == "OK"
 
 
 async def test_a_missing_topic_has_the_route_that_it_will_have_and_is_not_made(

@@ -7,11 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, Proto, RawClient, code, duration
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, duration, local_settings
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group, describe_topic
 from tests.system.test_offsets import Pulled, pull
 from tests.system.test_pull_groups import Joins, Member, joining, update
@@ -30,7 +28,7 @@ async def group(client: RawClient) -> AsyncIterator[str]:
     name = f"locking-{client.client_id}"
     assert code(await create_group(client, name=name, queue_lock_hold=FOR_EVER)) == "OK"
     yield name
-    await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=name))
+    await client.admin("DeleteGroup", name=name)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -219,8 +217,7 @@ async def test_a_reader_whose_filter_lets_nothing_pass_keeps_nobody_waiting(
 
 
 async def reset(client: RawClient, member: Member, offset: int) -> None:
-    request = admin_pb2.ResetOffsetsRequest(group=member.group, topic=member.topic, offset=offset)
-    assert code(await client.admin("ResetOffsets", request)) == "OK"
+    assert code(await client.admin("ResetOffsets", group=member.group, topic=member.topic, offset=offset)) == "OK"
 
 
 async def test_a_reset_lets_another_have_the_queue(client: RawClient, owner: Member, second: Member) -> None:
@@ -273,7 +270,7 @@ async def test_a_deleted_group_leaves_no_lock_to_its_successor(
     client: RawClient, owner: Member, second: Member
 ) -> None:
     assert await owner.commit(2) == "OK"
-    await client.admin("DeleteGroup", admin_pb2.DeleteGroupRequest(name=owner.group))
+    await client.admin("DeleteGroup", name=owner.group)
     await create_group(client, name=owner.group, queue_lock_hold=FOR_EVER)
     assert (await second.pull(0)).bodies == [b"0", b"1", b"2"]
     assert await refused(owner)
@@ -288,7 +285,7 @@ async def test_how_long_a_queue_may_be_held(client: RawClient, new_topic: str, h
 
 
 async def test_after_a_restart_who_asks_first_is_the_reader(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("locked"), grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path_factory.mktemp("locked"))
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("orders")
         await create_group(client, name="g", queue_lock_hold=FOR_EVER)

@@ -7,18 +7,16 @@ import grpc
 import pytest
 
 from ternmq_common.retry_hint import parse_retry_hint
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, message
+from tests.support.embedded import Embedded, Proto, RawClient, local_settings, message
 from tests.support.until import until_answered
-from tests.system.conftest import ANY_PORT
 
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Embedded]:
-    async with Embedded(ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)) as running:
+    async with Embedded(local_settings(tmp_path)) as running:
         yield running
 
 
@@ -32,7 +30,7 @@ async def put(client: RawClient, kind: str, name: str, **limits: int) -> None:
     quota = admin_pb2.Quota(kind=kind, name=name)
     for limit, value in limits.items():
         setattr(quota, limit, value)
-    answer = await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))
+    answer = await client.admin("PutQuota", quota=quota)
     assert answer.status.code == pb.OK, answer.status.message
 
 
@@ -76,9 +74,9 @@ async def test_a_quota_that_is_removed_holds_nobody_any_more(client: RawClient) 
     await put(client, "topic", "*", messages_in=1)
     assert (await sent(client, "orders", 30)).code == pb.OK
     assert (await sent(client, "orders")).code == pb.TOO_MANY_REQUESTS
-    await client.admin("DeleteQuota", admin_pb2.DeleteQuotaRequest(kind="topic", name="*"))
+    await client.admin("DeleteQuota", kind="topic", name="*")
     assert (await sent(client, "orders")).code == pb.OK
-    answer = await client.admin("DeleteQuota", admin_pb2.DeleteQuotaRequest(kind="topic", name="*"))
+    answer = await client.admin("DeleteQuota", kind="topic", name="*")
     assert answer.status.code == pb.NOT_FOUND
 
 
@@ -142,7 +140,7 @@ async def test_the_list_tells_quotas_and_what_is_taken_of_them(client: RawClient
     await put(client, "topic", "*", messages_in=2, bytes_out=1000)
     await sent(client, "orders", 9)
     await sent(client, "orders")
-    answer = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
+    answer = await client.admin("ListQuotas")
     [quota], [use] = answer.quotas, answer.uses
     assert (quota.kind, quota.name, quota.messages_in, quota.HasField("bytes_in")) == ("topic", "*", 2, False)
     assert (use.name, use.quota, use.refused) == ("orders", "*", 1)
@@ -164,16 +162,16 @@ NO_QUOTAS = [
 
 async def test_a_quota_that_makes_no_sense_is_refused(client: RawClient) -> None:
     for quota, why in NO_QUOTAS:
-        status = (await client.admin("PutQuota", admin_pb2.PutQuotaRequest(quota=quota))).status
+        status = (await client.admin("PutQuota", quota=quota)).status
         assert (why, status.code, why in status.message) == (why, pb.BAD_REQUEST, True)
 
 
 async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await put(client, "user", "alice", messages_in=7)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        answer = await client.admin("ListQuotas", admin_pb2.ListQuotasRequest())
+        answer = await client.admin("ListQuotas")
         assert [quota.messages_in for quota in answer.quotas] == [7]
 
 

@@ -7,7 +7,6 @@ import pytest
 from ternmq_common.catalog.handle_keys import HandleKeys
 from ternmq_common.limits import DAY_MS
 from ternmq_common.shard.recall_handle import RecallHandle
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, code, message, moment
@@ -18,8 +17,7 @@ POLL_S = 10.0
 
 
 async def recall(client: RawClient, topic: str, handle: str) -> rpc.RecallMessageResponse:
-    request = rpc.RecallMessageRequest(topic={"name": topic}, recall_handle=handle)
-    answer = await client.call("RecallMessage", request)
+    answer = await client.call("RecallMessage", topic={"name": topic}, recall_handle=handle)
     assert isinstance(answer, rpc.RecallMessageResponse)
     return answer
 
@@ -69,8 +67,7 @@ async def test_padding_is_optional(timed: RawClient, reminders: str) -> None:
 
 
 async def test_a_message_of_a_level_is_recalled_as_any_other(timed: RawClient, reminders: str, group: str) -> None:
-    request = rpc.SendMessageRequest(messages=[message(reminders, properties={"DELAY": "5"})])
-    [entry] = (await timed.call("SendMessage", request)).entries
+    [entry] = (await timed.call("SendMessage", messages=[message(reminders, properties={"DELAY": "5"})])).entries
     assert code(await recall(timed, reminders, entry.recall_handle)) == "OK"
     await timed.advance(60)
     assert (await timed.receive(reminders, group)).code == "MESSAGE_NOT_FOUND"
@@ -88,8 +85,7 @@ async def test_a_missing_topic_conflicts_and_is_not_made(
 ) -> None:
     handle = await handle_in(timed, new_topic, 60, timed_keys)
     assert code(await recall(timed, new_topic, handle)) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
-    described = await timed.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=new_topic))
-    assert code(described) == "TOPIC_NOT_FOUND"
+    assert code(await timed.admin("DescribeTopic", name=new_topic)) == "TOPIC_NOT_FOUND"
 
 
 @pytest.mark.parametrize("kind", [pb.NORMAL, pb.FIFO, pb.TRANSACTION, pb.PRIORITY, pb.LITE])

@@ -5,7 +5,6 @@ import pytest
 from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.limits import TAG_FILTER_BYTES_MAX, MessageLimits
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, message
 from tests.system.conftest import SERVER_LOOP
 
@@ -104,14 +103,12 @@ async def test_a_condition_that_is_none_is_refused_and_the_place_named(
 async def test_a_condition_lets_pass_what_it_is_true_for(client: RawClient, topic: str, group: str) -> None:
     await client.call(
         "SendMessage",
-        rpc.SendMessageRequest(
-            messages=[
-                message(topic, b"1", tag="a", properties={"amount": "5"}),
-                message(topic, b"2", tag="a", properties={"amount": "50"}),
-                message(topic, b"3", tag="b", properties={"amount": "50"}),
-                message(topic, b"4", tag="a"),
-            ]
-        ),
+        messages=[
+            message(topic, b"1", tag="a", properties={"amount": "5"}),
+            message(topic, b"2", tag="a", properties={"amount": "50"}),
+            message(topic, b"3", tag="b", properties={"amount": "50"}),
+            message(topic, b"4", tag="a"),
+        ],
     )
     fields = {"type": pb.SQL, "expression": "amount > 10 AND TAGS = 'a'"}
     assert (await client.receive(topic, group, filter_expression=fields)).bodies == [b"2"]

@@ -6,10 +6,8 @@ from hashlib import md5
 import pytest
 
 from ternmq_common.limits import HOUR_MS
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, Proto, RawClient, Received, code, message, receive_request
 from tests.system.conftest import SERVER_LOOP
 
@@ -59,7 +57,7 @@ async def test_a_delivered_message_has_every_field_that_a_client_needs(
         trace_context="trace",
     )
     before = now()
-    assert code(await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))) == "OK"
+    assert code(await client.call("SendMessage", messages=[sent])) == "OK"
     [got] = (await client.receive(topic, group)).messages
     properties = got.system_properties
     assert (got.topic.name, got.body) == (topic, b"body")
@@ -82,7 +80,7 @@ async def test_a_delivered_message_has_every_field_that_a_client_needs(
 async def test_what_a_producer_leaves_out_is_filled_in(client: RawClient, topic: str, group: str) -> None:
     before = now()
     sent = message(topic, body_encoding=pb.ENCODING_UNSPECIFIED)
-    assert code(await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))) == "OK"
+    assert code(await client.call("SendMessage", messages=[sent])) == "OK"
     [got] = (await client.receive(topic, group)).messages
     properties = got.system_properties
     assert not properties.HasField("tag")
@@ -127,7 +125,7 @@ async def test_what_only_the_server_may_say_is_not_taken_from_a_producer(
 async def test_a_consumer_sees_the_topic_as_it_asked_for_it(client: RawClient, topic: str, group: str) -> None:
     sent = message(topic)
     sent.topic.resource_namespace = "of-the-producer"
-    await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    await client.call("SendMessage", messages=[sent])
     request = receive_request(topic, group)
     request.message_queue.topic.resource_namespace = "of-the-consumer"
     received = Received()
@@ -223,7 +221,7 @@ async def test_a_client_without_settings_is_served_and_its_group_made(
 ) -> None:
     await client.send(topic, b"body")
     assert (await client.receive(topic, group)).bodies == [b"body"]
-    described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await client.admin("DescribeGroup", name=group)
     assert (code(described), list(described.client_ids)) == ("OK", [client.client_id])
 
 

@@ -6,12 +6,10 @@ import time
 import grpc.aio
 import pytest
 
-from ternmq_common.server_settings import ServerSettings
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, Received, receive_request
+from tests.support.embedded import Embedded, Proto, RawClient, Received, local_settings, receive_request
 from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
@@ -23,7 +21,7 @@ async def until_known(client: RawClient, asking: RawClient, group: str) -> None:
     """Return when the server has begun to serve a receive of `asking`."""
     members: list[str] = []
     while asking.client_id not in members:
-        described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+        described = await client.admin("DescribeGroup", name=group)
         members = list(described.client_ids)
 
 
@@ -64,9 +62,7 @@ async def test_a_client_that_says_no_poll_time_waits_until_shortly_before_its_de
 
 
 async def test_the_servers_limit_ends_a_longer_poll(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(
-        data_dir=tmp_path_factory.mktemp("short-polls"), grpc="127.0.0.1:0", http="127.0.0.1:0", long_poll_max_ms=1000
-    )
+    settings = local_settings(tmp_path_factory.mktemp("short-polls"), long_poll_max_ms=1000)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("orders")
         began = time.monotonic()
@@ -192,8 +188,7 @@ async def test_an_acknowledgement_of_a_message_from_a_cut_answer_still_counts(
 
 
 async def test_a_poll_that_waits_is_answered_when_the_server_stops(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("stopping"), grpc="127.0.0.1:0", http="127.0.0.1:0")
-    async with Embedded(settings) as server:
+    async with Embedded(local_settings(tmp_path_factory.mktemp("stopping"))) as server:
         client = RawClient(server.grpc)
         await client.create_topic("orders")
         waiting = asyncio.ensure_future(client.receive("orders", "g", poll_s=15))

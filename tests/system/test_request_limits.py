@@ -11,14 +11,12 @@ import pytest_asyncio
 
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import MIB, RequestLimits
-from ternmq_common.server_settings import ServerSettings
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.processors.sending import inflation
 from ternmq_proxy.processors.sending.inflation import InflationRoom, RequestInflation
-from tests.support.embedded import Embedded, RawClient, code, message
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings, message
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 LIMITS = RequestLimits(entries_max=4, inflated_bytes_max=2 * MIB)
@@ -27,10 +25,8 @@ PATIENCE_S = 20
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def limited_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
-    settings = ServerSettings(
-        data_dir=tmp_path_factory.mktemp("limited"),
-        grpc=ANY_PORT,
-        http=ANY_PORT,
+    settings = local_settings(
+        tmp_path_factory.mktemp("limited"),
         request_entries_max=LIMITS.entries_max,
         request_inflated_bytes_max=LIMITS.inflated_bytes_max,
     )
@@ -51,7 +47,7 @@ async def topic(limited: RawClient) -> str:
 
 async def stored(client: RawClient, topic: str) -> int:
     queue = pb.MessageQueue(topic={"name": topic})
-    answer = await client.call("QueryOffset", rpc.QueryOffsetRequest(message_queue=queue, query_offset_policy=pb.END))
+    answer = await client.call("QueryOffset", message_queue=queue, query_offset_policy=pb.END)
     count: int = answer.offset
     return count
 
@@ -66,7 +62,7 @@ async def test_as_many_messages_as_are_allowed_are_stored(limited: RawClient, to
 
 async def test_one_message_more_is_refused_and_nothing_is_stored(limited: RawClient, topic: str) -> None:
     messages = [message(topic) for _ in range(LIMITS.entries_max + 1)]
-    answer = await limited.call("SendMessage", rpc.SendMessageRequest(messages=messages))
+    answer = await limited.call("SendMessage", messages=messages)
     assert code(answer) == "TOO_MANY_REQUESTS"
     assert answer.status.message == "the request has 5 messages; 4 are allowed (request_entries_max)"
     assert await stored(limited, topic) == 0
@@ -81,8 +77,7 @@ async def test_one_acknowledgement_more_is_refused_and_nothing_is_settled(limite
 
 
 async def test_the_entries_of_other_requests_count_too(limited: RawClient) -> None:
-    request = admin_pb2.ResendDeadLettersRequest(group="g", offsets=range(LIMITS.entries_max + 1))
-    answer = await limited.admin("ResendDeadLetters", request)
+    answer = await limited.admin("ResendDeadLetters", group="g", offsets=range(LIMITS.entries_max + 1))
     assert code(answer) == "TOO_MANY_REQUESTS"
     assert "request_entries_max" in answer.status.message
 
@@ -124,7 +119,7 @@ async def test_bodies_that_inflate_to_too_much_are_refused_together(
     limited: RawClient, topic: str, sizes: list[int]
 ) -> None:
     messages = [compressed(topic, size) for size in sizes]
-    answer = await limited.call("SendMessage", rpc.SendMessageRequest(messages=messages))
+    answer = await limited.call("SendMessage", messages=messages)
     assert code(answer) == "TOO_MANY_REQUESTS"
     assert "request_inflated_bytes_max" in answer.status.message
     assert await stored(limited, topic) == 0
@@ -133,8 +128,7 @@ async def test_bodies_that_inflate_to_too_much_are_refused_together(
 async def test_requests_up_to_the_limit_go_on_for_ever(limited: RawClient, topic: str) -> None:
     for _ in range(2 * inflation.LARGE_AT_ONCE):
         messages = [compressed(topic, 1 << 20), compressed(topic, (1 << 20) - 100_000), compressed(topic, 100_000)]
-        request = rpc.SendMessageRequest(messages=messages)
-        assert code(await limited.call("SendMessage", request, timeout_s=PATIENCE_S)) == "OK"
+        assert code(await limited.call("SendMessage", messages=messages, timeout_s=PATIENCE_S)) == "OK"
         refused = rpc.SendMessageRequest(messages=[compressed(topic, 1 << 20) for _ in range(3)])
         assert code(await limited.call("SendMessage", refused, timeout_s=PATIENCE_S)) == "TOO_MANY_REQUESTS"
 

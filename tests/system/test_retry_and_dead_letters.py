@@ -10,11 +10,10 @@ import pytest
 
 from ternmq_common.limits import HOUR_MS
 from ternmq_common.server_settings import ServerSettings
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, RawClient, code, message
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings, message
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group
 from tests.system.test_offsets import get, pull, query
 
@@ -33,8 +32,7 @@ async def nack(client: RawClient, topic: str, group: str, messages: Iterable[pb.
 
 
 async def terminate(client: RawClient, group: str) -> None:
-    request = rpc.NotifyClientTerminationRequest(group={"name": group})
-    assert code(await client.call("NotifyClientTermination", request)) == "OK"
+    assert code(await client.call("NotifyClientTermination", group={"name": group})) == "OK"
 
 
 async def stored(client: RawClient, topic: str) -> int:
@@ -50,7 +48,7 @@ async def dead_letters(client: RawClient, group: str, *, poll_s: float = 0.0) ->
 @pytest.fixture
 def settings(tmp_path: Path) -> ServerSettings:
     """Of a server that is started again."""
-    return ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    return local_settings(tmp_path)
 
 
 # --- retries
@@ -62,7 +60,7 @@ async def test_a_retry_is_the_message_as_it_was_and_says_where_its_copy_is(
     await client.create_topic(new_topic, queues=4)
     sent = message(new_topic, b"1", properties=OWN_PROPERTIES, tag="tag", keys=["key", "other"])
     await client.send(new_topic, b"somewhere else")
-    await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    await client.call("SendMessage", messages=[sent])
     first = (await client.receive(new_topic, group, tags="tag")).messages
     await nack(client, new_topic, group, first)
     [again] = (await client.receive(new_topic, group, tags="tag")).messages
@@ -223,7 +221,7 @@ async def test_a_last_attempt_whose_consumer_left_without_a_last_word_is_a_dead_
 async def test_a_dead_letter_is_the_message_with_where_it_came_from(client: RawClient, topic: str, group: str) -> None:
     await create_group(client, name=group, max_attempts=2)
     sent = message(topic, b"1", properties=OWN_PROPERTIES, tag="tag", keys=["key"])
-    await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    await client.call("SendMessage", messages=[sent])
     for _ in range(2):
         received = (await client.receive(topic, group)).messages
         await nack(client, topic, group, received)
@@ -258,7 +256,7 @@ async def test_dead_letters_are_a_topic_like_any_other(
     again = await client.receive(letters, readers)
     assert (again.bodies, again.attempts) == ([b"1"], [2])
     assert code(await client.ack(letters, readers, handle_of(again.messages[0]))) == "OK"
-    route = await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": letters}))
+    route = await client.call("QueryRoute", topic={"name": letters})
     assert [queue.id for queue in route.message_queues] == [0]
     asked = rpc.QueryAssignmentRequest(topic={"name": letters}, group={"name": readers})
     assert [each.message_queue.id for each in (await client.call("QueryAssignment", asked)).assignments] == [-1]
@@ -325,8 +323,7 @@ async def test_names_are_checked_when_forwarding(client: RawClient, topic: str, 
 @pytest.mark.parametrize("prefix", ["%RETRY%", "%DLQ%"])
 async def test_nobody_sends_to_a_topic_that_the_broker_writes(client: RawClient, group: str, prefix: str) -> None:
     for _ in range(2):  # of a group that is not there, then of one that is
-        request = rpc.SendMessageRequest(messages=[message(f"{prefix}{group}")])
-        assert code(await client.call("SendMessage", request)) == "ILLEGAL_TOPIC"
+        assert code(await client.call("SendMessage", messages=[message(f"{prefix}{group}")])) == "ILLEGAL_TOPIC"
         await create_group(client, name=group)
     assert await stored(client, f"{prefix}{group}") == 0
 
@@ -364,6 +361,6 @@ async def test_the_retry_queue_is_one_row_of_a_groups_progress(client: RawClient
     for name in (topic, other_topic):
         await client.send(name, b"1")
         await nack(client, name, group, (await client.receive(name, group)).messages)
-    described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await client.admin("DescribeGroup", name=group)
     [row] = [row for row in described.progress if row.topic == f"%RETRY%{group}"]
     assert (row.queue_id, row.in_flight, row.max_offset - row.cursor) == (0, 2, 0)

@@ -5,7 +5,6 @@ import uuid
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Proto, RawClient, code, message
@@ -22,13 +21,13 @@ SPECIAL: dict["pb.MessageType", dict[str, Proto]] = {
 
 
 async def send(client: RawClient, *messages: pb.Message) -> rpc.SendMessageResponse:
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=messages))
+    answer = await client.call("SendMessage", messages=messages)
     assert isinstance(answer, rpc.SendMessageResponse)
     return answer
 
 
 async def queue_ends(client: RawClient, topic: str) -> list[int]:
-    described = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    described = await client.admin("DescribeTopic", name=topic)
     assert code(described) == "OK"
     return [queue.max_offset for queue in described.queues]
 
@@ -113,8 +112,7 @@ async def test_a_special_topic_refuses_a_normal_message_whatever_it_calls_itself
 ) -> None:
     await client.create_topic(new_topic, kind=kind)
     called = pb.NORMAL if kind == pb.TRANSACTION else kind
-    answer = await send(client, message(new_topic, message_type=called))
-    assert code(answer) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
+    assert code(await send(client, message(new_topic, message_type=called))) == "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
 
 
 async def test_every_message_of_a_request_must_be_of_the_topics_type(client: RawClient, topic: str) -> None:

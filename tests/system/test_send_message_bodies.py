@@ -7,7 +7,6 @@ from hashlib import md5
 import pytest
 
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import RawClient, code, message
 from tests.system.conftest import SERVER_LOOP
 
@@ -71,7 +70,7 @@ async def test_a_body_that_can_not_be_inflated_is_refused(
     client: RawClient, topic: str, body: bytes, expected: str
 ) -> None:
     sent = message(topic, body, body_encoding=pb.GZIP)
-    assert code(await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))) == expected
+    assert code(await client.call("SendMessage", messages=[sent])) == expected
 
 
 @pytest.mark.parametrize("encoding", [pb.ENCODING_UNSPECIFIED, pb.IDENTITY])

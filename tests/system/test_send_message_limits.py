@@ -9,7 +9,6 @@ import pytest
 from ternmq_common.limits import HOUR_MS
 from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Proto, RawClient, code, message
 from tests.system.conftest import SERVER_LOOP
 
@@ -35,7 +34,7 @@ BLANK = [" ", "  ", "\u2003"]
 
 
 async def outcome(client: RawClient, sent: pb.Message) -> str:
-    return code(await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent])))
+    return code(await client.call("SendMessage", messages=[sent]))
 
 
 async def outcome_of_type(client: RawClient, name: str, kind: "pb.MessageType", **system: Proto) -> str:
@@ -186,7 +185,7 @@ async def test_a_delivery_time_that_is_too_far_is_told_the_limit_and_the_setting
 ) -> None:
     await client.create_topic(new_topic, kind=pb.DELAY)
     sent = message(new_topic, delivery_timestamp=hours_ahead(24 * 40))
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    answer = await client.call("SendMessage", messages=[sent])
     assert re.fullmatch(
         r"the delivery time is (39d23h59m\d+s|40d) ahead; "
         r"this server allows 1d, which its setting delay_max_ms raises, up to 365d",

@@ -4,7 +4,6 @@ import uuid
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -41,8 +40,7 @@ async def bury(client: RawClient, topic: str, group: str, kind: "pb.MessageType"
 
 
 async def resend(client: RawClient, group: str, to_topic: str = "") -> str:
-    request = admin_pb2.ResendDeadLettersRequest(group=group, offsets=[0], to_topic=to_topic)
-    answer = await client.admin("ResendDeadLetters", request)
+    answer = await client.admin("ResendDeadLetters", group=group, offsets=[0], to_topic=to_topic)
     assert code(answer) == "OK"
     return code(answer.letters[0])
 
@@ -53,7 +51,7 @@ async def test_a_letter_comes_back_from_where_it_was(
     client: RawClient, group: str, kind: "pb.MessageType", fifo: bool
 ) -> None:
     topic = await create_topic(client, kind)
-    await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": group, "fifo": fifo}))
+    await client.admin("CreateGroup", group={"name": group, "fifo": fifo})
     before = await bury(client, topic, group, kind)
     assert await resend(client, group) == "OK"
     [again] = (await client.receive(topic, group, poll_s=POLL_S)).messages

@@ -10,10 +10,9 @@ import pytest_asyncio
 
 from ternmq_common.limits import HOUR_MS
 from ternmq_common.server_settings import ServerSettings
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_admin import create_group, describe_group, describe_topic
 from tests.system.test_offsets import get, pull
 from tests.system.test_retry_and_dead_letters import terminate
@@ -206,9 +205,7 @@ async def test_a_beginning_that_can_not_be_is_refused(client: RawClient, group: 
 async def old_topic(tmp_path_factory: pytest.TempPathFactory) -> "tuple[ServerSettings, str]":
     """A topic of which retention has removed the message b"0", while b"1" is left."""
     folder = tmp_path_factory.mktemp("old-topic")
-    settings = ServerSettings(
-        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, retention_check_interval_ms=100, test_clock=True
-    )
+    settings = local_settings(folder, retention_check_interval_ms=100, test_clock=True)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("orders")
         await client.send("orders", b"0")
@@ -233,7 +230,7 @@ async def test_a_new_group_is_spared_what_is_left_of_an_old_topic(
 
 
 async def test_where_a_group_began_outlives_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = ServerSettings(data_dir=tmp_path_factory.mktemp("begun"), grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path_factory.mktemp("begun"))
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await client.create_topic("orders")
         await client.send("orders", b"0")
@@ -241,7 +238,7 @@ async def test_where_a_group_began_outlives_a_restart(tmp_path_factory: pytest.T
         assert (await client.receive("orders", "g")).bodies == []
         await client.send("orders", b"1")
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        group = (await client.admin("ListGroups", admin_pb2.ListGroupsRequest())).groups[0]
+        group = (await client.admin("ListGroups")).groups[0]
         assert group.consume_from == "latest"
         assert (await client.receive("orders", "g")).bodies == [b"1"]
 

@@ -107,7 +107,7 @@ async def test_no_call_of_clients_reaches_a_system_topic(client: RawClient, name
 
 @pytest.mark.parametrize("name", ADMIN_CALLS)
 async def test_no_call_of_operators_reaches_a_system_topic(client: RawClient, name: str, group: str) -> None:
-    await client.admin("CreateGroup", admin_pb2.CreateGroupRequest(group={"name": group}))
+    await client.admin("CreateGroup", group={"name": group})
     for topic in NAMES:
         answer = await client.admin(name, ROWS[name].request(Names(topic, group, "nobody")))
         assert (topic, code(answer)) == (topic, "ILLEGAL_TOPIC")

@@ -6,7 +6,6 @@ import grpc
 import grpc.aio
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
@@ -110,8 +109,7 @@ async def test_a_consumer_of_any_kind_is_answered_field_by_field(
 
 
 async def test_a_groups_own_order_and_attempts_are_told(client: RawClient, group: str) -> None:
-    made = admin_pb2.CreateGroupRequest(group={"name": group, "fifo": True, "max_attempts": 4})
-    await client.admin("CreateGroup", made)
+    await client.admin("CreateGroup", group={"name": group, "fifo": True, "max_attempts": 4})
     answer = await client.configure(consumer(group))
     assert answer.settings.subscription.fifo
     assert answer.settings.backoff_policy.max_attempts == 4
@@ -201,7 +199,7 @@ async def test_the_text_of_a_refusal_begins_with_its_code(strict: RawClient, gro
 
 async def test_a_missing_group_is_made(client: RawClient, topic: str, group: str) -> None:
     await client.configure(consumer(group, subscriptions=[{"topic": {"name": topic}}]))
-    described = await client.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await client.admin("DescribeGroup", name=group)
     assert described.status.code == pb.OK
     assert list(described.client_ids) == [client.client_id]
 

@@ -8,11 +8,10 @@ from urllib.request import urlopen
 import pytest
 
 from ternmq_common.limits import DAY_MS
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
-from tests.support.embedded import Embedded, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 POLL_S = 10.0
@@ -20,13 +19,13 @@ HOUR_S = 3600
 
 
 async def advance(client: RawClient, by: Duration) -> admin_pb2.AdvanceClockResponse:
-    answer = await client.admin("AdvanceClock", admin_pb2.AdvanceClockRequest(by=by))
+    answer = await client.admin("AdvanceClock", by=by)
     assert isinstance(answer, admin_pb2.AdvanceClockResponse)
     return answer
 
 
 async def info(client: RawClient) -> admin_pb2.GetServerInfoResponse:
-    answer = await client.admin("GetServerInfo", admin_pb2.GetServerInfoRequest())
+    answer = await client.admin("GetServerInfo")
     assert isinstance(answer, admin_pb2.GetServerInfoResponse)
     return answer
 
@@ -75,7 +74,7 @@ async def test_no_time_and_too_much_are_bad_requests(timed: RawClient, by: Durat
 
 
 async def test_the_clock_ends_before_timestamps_do(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, test_clock=True)
+    settings = local_settings(tmp_path, test_clock=True)
     decade = Duration(seconds=3650 * DAY_MS // 1000)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         answers = [await advance(client, decade) for _ in range(700)]
@@ -120,7 +119,7 @@ async def test_a_jump_expires_no_client(timed: RawClient, new_topic: str, group:
     await timed.create_topic(new_topic)
     await timed.receive(new_topic, group)
     await timed.advance(10 * HOUR_S)
-    described = await timed.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await timed.admin("DescribeGroup", name=group)
     assert list(described.client_ids) == [timed.client_id]
 
 
@@ -135,5 +134,5 @@ async def test_times_told_to_clients_are_the_servers(timed: RawClient, new_topic
     assert properties.born_timestamp.ToMilliseconds() >= now  # the client did not say
     assert properties.store_timestamp.ToMilliseconds() >= now
     await timed.advance(HOUR_S)
-    described = await timed.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    described = await timed.admin("DescribeGroup", name=group)
     assert described.progress[0].oldest_age.ToSeconds() >= HOUR_S

@@ -184,8 +184,7 @@ def test_a_transaction_whose_producer_never_answers_is_discarded_after_the_last_
         async with RawClient(stack.endpoint) as client, producer(client, payments) as stream:
             transaction_id = await client.begin_transaction(payments, b"unanswered")
             for number in range(1, CHECKS_MAX + 1):
-                request = admin_pb2.AdvanceClockRequest(by=duration(CHECK_INTERVAL_S))
-                assert (await client.admin("AdvanceClock", request)).status.code == pb.OK
+                assert (await client.admin("AdvanceClock", by=duration(CHECK_INTERVAL_S))).status.code == pb.OK
                 question = (await stream.read()).recover_orphaned_transaction_command
                 assert (question.transaction_id, question.message.body) == (transaction_id, b"unanswered")
                 await until_counted(client, transaction_id, number)

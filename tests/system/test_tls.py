@@ -20,12 +20,12 @@ from ternmq_rpc.tls.reloading import poll_files
 from ternmq_runtime import process_tls
 from tests.support.certificates import Certificates
 from tests.support.embedded import Embedded
+from tests.support.stack import ANY_PORT
 from tests.support.until import until_answered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-ANY_PORT = "127.0.0.1:0"
 QUERY = "/apache.rocketmq.v2.MessagingService/QueryRoute"
 
 

@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.limits import CLIENT_MESSAGE_BYTES
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.embedded import Embedded, Proto, RawClient, message
@@ -34,9 +33,7 @@ async def group(timed: RawClient) -> str:
 
 
 async def send_large(client: RawClient, topic: str, **system: Proto) -> None:
-    answer = await client.call(
-        "SendMessage", rpc.SendMessageRequest(messages=[message(topic, BODY, keys=KEYS, **system)])
-    )
+    answer = await client.call("SendMessage", messages=[message(topic, BODY, keys=KEYS, **system)])
     assert answer.status.code == pb.OK, answer.status.message
 
 
@@ -118,9 +115,9 @@ async def test_what_an_operator_finds_is_what_clients_take(timed: RawClient) -> 
     bodies = [bytes([number]) * 1_500_000 for number in range(4)]
     for body in bodies:
         await timed.send(topic, body, keys=["k"])
-    answer = await timed.admin("QueryMessages", admin_pb2.QueryMessagesRequest(topic=topic, key="k"))
+    answer = await timed.admin("QueryMessages", topic=topic, key="k")
     assert [each.body for each in answer.messages] == bodies[:1:-1]
     assert answer.ByteSize() <= CLIENT_MESSAGE_BYTES
     await send_large(timed, topic)
-    answer = await timed.admin("QueryMessages", admin_pb2.QueryMessagesRequest(topic=topic, key=KEYS[0]))
+    answer = await timed.admin("QueryMessages", topic=topic, key=KEYS[0])
     assert len(answer.messages) == len(answer.brokers) == 1

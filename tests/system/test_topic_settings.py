@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration
-from tests.support.embedded import Embedded, RawClient, code
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, RawClient, code, local_settings
+from tests.system.conftest import SERVER_LOOP
 from tests.system.test_update_topic import update
 
 pytestmark = SERVER_LOOP
@@ -17,7 +16,7 @@ DAY = Duration(seconds=86_400)
 
 
 async def create(client: RawClient, topic: admin_pb2.Topic) -> admin_pb2.CreateTopicResponse:
-    answer = await client.admin("CreateTopic", admin_pb2.CreateTopicRequest(topic=topic))
+    answer = await client.admin("CreateTopic", topic=topic)
     assert isinstance(answer, admin_pb2.CreateTopicResponse)
     return answer
 
@@ -27,7 +26,7 @@ async def test_a_topic_is_made_with_settings_and_changed(client: RawClient, new_
     assert code(await create(client, asked)) == "OK"
     assert not (await create(client, asked)).created
     assert code(await create(client, admin_pb2.Topic(name=new_topic))) == "OK", "what is not asked for is as it is"
-    [listed] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=[new_topic]))).topics
+    [listed] = (await client.admin("ListTopics", names=[new_topic])).topics
     assert (listed.flush, listed.retention) == (admin_pb2.FLUSH_ASYNC, DAY)
     changed = await update(client, new_topic, flush=admin_pb2.FLUSH_BROKER)
     assert (changed.flush, changed.retention) == (admin_pb2.FLUSH_BROKER, DAY)
@@ -53,20 +52,16 @@ async def test_a_retention_that_can_not_be_is_refused(
     client: RawClient, new_topic: str, topic: str, retention: Duration
 ) -> None:
     assert code(await create(client, admin_pb2.Topic(name=new_topic, retention=retention))) == "BAD_REQUEST"
-    changed = admin_pb2.UpdateTopicRequest(name=topic, retention=retention)
-    assert code(await client.admin("UpdateTopic", changed)) == "BAD_REQUEST"
+    assert code(await client.admin("UpdateTopic", name=topic, retention=retention)) == "BAD_REQUEST"
 
 
 @pytest.mark.parametrize("flush", [-1, 99])
 async def test_a_flush_mode_that_nobody_knows_is_refused(client: RawClient, topic: str, flush: int) -> None:
-    changed = admin_pb2.UpdateTopicRequest(name=topic, flush=flush)  # type: ignore[arg-type]
-    assert code(await client.admin("UpdateTopic", changed)) == "BAD_REQUEST"
+    assert code(await client.admin("UpdateTopic", name=topic, flush=flush)) == "BAD_REQUEST"
 
 
 async def test_settings_outlive_a_restart_and_old_messages_go_while_those_of_others_stay(tmp_path: Path) -> None:
-    settings = ServerSettings(
-        data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, test_clock=True, retention_check_interval_ms=1000
-    )
+    settings = local_settings(tmp_path, test_clock=True, retention_check_interval_ms=1000)
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
         await create(client, admin_pb2.Topic(name="short", queues=1, retention=DAY, flush=admin_pb2.FLUSH_ASYNC))
         await client.create_topic("long")
@@ -76,7 +71,7 @@ async def test_settings_outlive_a_restart_and_old_messages_go_while_those_of_oth
         for topic in ("short", "long"):
             await client.send(topic, b"new")
     async with Embedded(settings) as server, RawClient(server.grpc) as client:
-        [listed] = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest(names=["short"]))).topics
+        [listed] = (await client.admin("ListTopics", names=["short"])).topics
         assert (listed.flush, listed.retention) == (admin_pb2.FLUSH_ASYNC, DAY)
         await client.advance(timedelta(hours=25).total_seconds())
         while await first_offset(client, "short") < 2:
@@ -87,6 +82,6 @@ async def test_settings_outlive_a_restart_and_old_messages_go_while_those_of_oth
 
 
 async def first_offset(client: RawClient, topic: str) -> int:
-    described = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    described = await client.admin("DescribeTopic", name=topic)
     offset: int = described.queues[0].min_offset
     return offset

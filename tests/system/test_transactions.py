@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.catalog.handle_keys import HandleKeys
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.transaction_id import transaction_handle, transaction_of_handle
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.pool import Duration, Timestamp
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, Proto, RawClient, code, message, names
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.support.embedded import Embedded, Proto, RawClient, code, local_settings, message, names
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 POLL_S = 10.0
@@ -33,8 +32,7 @@ async def end(
 
 async def state(client: RawClient, transaction_id: str) -> str:
     """What operators see of the transaction."""
-    request = admin_pb2.GetTransactionRequest(transaction_id=transaction_id)
-    answer = await client.admin("GetTransaction", request)
+    answer = await client.admin("GetTransaction", transaction_id=transaction_id)
     assert code(answer) == "OK"
     return admin_pb2.TransactionState.Name(answer.transaction.state)
 
@@ -66,7 +64,7 @@ async def test_a_commit_by_any_client_delivers_the_message_with_all_its_fields(
         keys=["a"],
         orphaned_transaction_recovery_duration=Duration(seconds=60),
     )
-    answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=[sent]))
+    answer = await timed.call("SendMessage", messages=[sent])
     transaction_id = answer.entries[0].transaction_id
     ends = [await end(second, payments, transaction_id, each) for each in (pb.COMMIT, pb.COMMIT, pb.ROLLBACK)]
     assert ends == ["OK", "OK", INVALID]
@@ -112,7 +110,7 @@ async def test_each_message_of_a_request_is_a_transaction_of_its_own(
     timed: RawClient, payments: str, group: str
 ) -> None:
     sent = [message(payments, b"%d" % number, message_type=pb.TRANSACTION) for number in range(3)]
-    answer = await timed.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+    answer = await timed.call("SendMessage", messages=sent)
     assert code(answer) == "OK"
     assert [entry.message_id for entry in answer.entries] == [each.system_properties.message_id for each in sent]
     ids = [entry.transaction_id for entry in answer.entries]
@@ -123,11 +121,10 @@ async def test_each_message_of_a_request_is_a_transaction_of_its_own(
 
 
 async def test_too_many_open_transactions_are_refused_until_some_end(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, transactions_max=2)
-    async with Embedded(settings) as server, RawClient(server.grpc) as client:
+    async with Embedded(local_settings(tmp_path, transactions_max=2)) as server, RawClient(server.grpc) as client:
         await client.create_topic("payments", kind=pb.TRANSACTION)
         sent = [message("payments", message_type=pb.TRANSACTION) for _ in range(3)]
-        answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=sent))
+        answer = await client.call("SendMessage", messages=sent)
         assert code(answer) == "MULTIPLE_RESULTS"
         assert names(answer.entries) == ["OK", "OK", "TOO_MANY_REQUESTS"]
         one_more = rpc.SendMessageRequest(messages=[message("payments", message_type=pb.TRANSACTION)])
@@ -145,7 +142,7 @@ async def test_a_half_message_that_comes_again_is_the_same_transaction(
     await timed.send(payments, b"another", message_type=pb.TRANSACTION)
     first, again = [await timed.begin_transaction(payments, message_id="mine") for _ in range(2)]
     assert again == first
-    pending = await timed.admin("ListTransactions", admin_pb2.ListTransactionsRequest(topic=payments))
+    pending = await timed.admin("ListTransactions", topic=payments)
     assert [each.message_id for each in pending.transactions].count("mine") == 1
     assert await end(timed, payments, again, pb.COMMIT) == "OK"
     assert (await timed.receive(payments, group, poll_s=POLL_S)).bodies == [b"body"]
@@ -176,7 +173,7 @@ async def test_another_message_under_the_same_id_is_a_transaction_of_its_own(
 
 
 async def test_a_restart_knows_what_comes_again(tmp_path: Path) -> None:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, transactions_max=1)
+    settings = local_settings(tmp_path, transactions_max=1)
     sent = rpc.SendMessageRequest(messages=[message("payments", message_id="mine", message_type=pb.TRANSACTION)])
     entries: list[rpc.SendResultEntry] = []
     metadata = (("x-mq-client-id", "the same producer"),)

@@ -12,20 +12,20 @@ pytestmark = SERVER_LOOP
 
 
 async def update(client: RawClient, topic: str, **fields: Proto) -> admin_pb2.Topic:
-    answer = await client.admin("UpdateTopic", admin_pb2.UpdateTopicRequest(name=topic, **fields))
+    answer = await client.admin("UpdateTopic", name=topic, **fields)
     assert code(answer) == "OK", answer.status.message
     assert isinstance(answer.topic, admin_pb2.Topic)
     return answer.topic
 
 
 async def permissions(client: RawClient, topic: str) -> list[str]:
-    answer = await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": topic}))
+    answer = await client.call("QueryRoute", topic={"name": topic})
     assert code(answer) in ("OK", "FORBIDDEN")
     return [pb.Permission.Name(queue.permission) for queue in answer.message_queues]
 
 
 async def send(client: RawClient, topic: str, **system: Proto) -> rpc.SendMessageResponse:
-    answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[message(topic, **system)]))
+    answer = await client.call("SendMessage", messages=[message(topic, **system)])
     assert isinstance(answer, rpc.SendMessageResponse)
     return answer
 
@@ -65,8 +65,7 @@ async def test_a_topic_that_can_not_be_read_is_received_by_nobody(
     assert received.status is not None
     assert "can't be read: its permission is " in received.status.message
     assert await permissions(client, topic) == shown
-    asked = rpc.QueryAssignmentRequest(topic={"name": topic}, group={"name": group})
-    assert code(await client.call("QueryAssignment", asked)) == "FORBIDDEN"
+    assert code(await client.call("QueryAssignment", topic={"name": topic}, group={"name": group})) == "FORBIDDEN"
     assert code(await send(client, topic)) == ("OK" if permission == pb.WRITE else "FORBIDDEN")
     await update(client, topic, permission=pb.READ)
     assert (await client.receive(topic, group)).bodies[0] == b"kept"
@@ -79,7 +78,7 @@ async def test_queues_that_are_added_take_messages_and_groups_go_on(client: RawC
     assert (await update(client, topic, queues=3)).queues == 3
     for number in range(3):
         await client.send(topic, b"%d" % number)
-    answer = await client.admin("DescribeTopic", admin_pb2.DescribeTopicRequest(name=topic))
+    answer = await client.admin("DescribeTopic", name=topic)
     assert [queue.max_offset for queue in answer.queues] == [2, 1, 1]
     assert sorted((await client.receive(topic, group)).bodies) == [b"0", b"1", b"2"]
     assert await permissions(client, topic) == ["READ_WRITE"] * 3
@@ -91,7 +90,7 @@ async def test_a_change_of_one_thing_keeps_the_others(client: RawClient, topic: 
     for _ in range(2):
         changed = await update(client, topic, queues=2)
         assert (changed.permission, changed.queues, changed.type) == (pb.READ, 2, pb.NORMAL)
-    listed = (await client.admin("ListTopics", admin_pb2.ListTopicsRequest())).topics
+    listed = (await client.admin("ListTopics")).topics
     assert [each for each in listed if each.name == topic] == [changed]
 
 
@@ -111,5 +110,4 @@ async def test_a_change_of_one_thing_keeps_the_others(client: RawClient, topic: 
 async def test_a_change_that_can_not_be_is_refused(
     client: RawClient, topic: str, fields: dict[str, Proto], expected: str
 ) -> None:
-    request = admin_pb2.UpdateTopicRequest(**{"name": topic, **fields})
-    assert code(await client.admin("UpdateTopic", request)) == expected
+    assert code(await client.admin("UpdateTopic", **{"name": topic, **fields})) == expected

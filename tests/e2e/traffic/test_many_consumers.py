@@ -54,8 +54,7 @@ class Member:
                 assert code(await self._client.ack(TOPIC, GROUP, *handles)) == "OK"
 
     async def leave(self) -> None:
-        request = rpc.NotifyClientTerminationRequest(group={"name": GROUP})
-        assert code(await self._client.call("NotifyClientTermination", request)) == "OK"
+        assert code(await self._client.call("NotifyClientTermination", group={"name": GROUP})) == "OK"
         self._telemetry.cancel()
 
 

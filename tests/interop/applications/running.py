@@ -47,4 +47,4 @@ class Application(Processes[Event]):
 async def create_topics(remoting: Remoting, *topics: str) -> None:
     """Create topics: a listener that starts on a missing one looks for it every half a minute only."""
     for topic in topics:
-        await remoting.run_command("topic", "create", topic, "--type", "mixed", "--queues", "4")
+        await remoting.create_topic(topic)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl, urlencode
 
+from ternmq import Admin
 from tests.interop.processes import Processes
 from tests.interop.programs import Programs
 from tests.support.maven import jars
@@ -113,6 +114,12 @@ class Remoting:
         output, _ = await process.communicate()
         assert process.returncode == 0, words
         return output.decode()
+
+    async def create_topic(self, topic: str, *, queues: int = 4) -> str:
+        """Create a topic for messages of all types."""
+        async with Admin(self.stack.grpc) as admin:
+            await admin.create_topic(topic, "mixed", queues)
+        return topic
 
     def driver(
         self, client: str, *, options: Sequence[str] = (), environment: dict[str, str] | None = None, address: str = ""

@@ -12,8 +12,8 @@ from anyio.from_thread import start_blocking_portal
 from ternmq_common.server_settings import ServerSettings
 from tests.support.console_site import ROOT, SECRET, Site
 from tests.support.console_window import Window
-from tests.support.embedded import Embedded
-from tests.system.conftest import ANY_PORT, MANY
+from tests.support.embedded import Embedded, local_settings
+from tests.system.conftest import MANY
 
 
 @contextmanager
@@ -23,16 +23,14 @@ def serving(settings: ServerSettings) -> Iterator[Site]:
 
 
 def guarded_settings(folder: Path) -> ServerSettings:
-    return ServerSettings(
-        data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, access_control=True, init_user=ROOT, init_secret=SECRET
-    )
+    return local_settings(folder, access_control=True, init_user=ROOT, init_secret=SECRET)
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Serves everybody."""
     folder = tmp_path_factory.mktemp("console")
-    settings = ServerSettings(data_dir=folder, grpc=ANY_PORT, http=ANY_PORT, auto_create_per_minute=MANY)
+    settings = local_settings(folder, auto_create_per_minute=MANY)
     with serving(settings) as running:
         yield running
 

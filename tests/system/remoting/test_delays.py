@@ -83,10 +83,9 @@ async def test_a_message_without_a_wait_is_delivered_at_once(server: Embedded, d
         {"DELAY": "soon"},
     ],
 )
-async def test_a_time_that_is_too_far_or_no_number_is_refused(server: Embedded, delay: dict[str, str]) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        refused = await client.send("far-4x", b"never", properties=delay)
-        assert (refused.code, refused.fields["MSG_REGION"]) == (13, "DefaultRegion")
+async def test_a_time_that_is_too_far_or_no_number_is_refused(remoting: RemotingClient, delay: dict[str, str]) -> None:
+    refused = await remoting.send("far-4x", b"never", properties=delay)
+    assert (refused.code, refused.fields["MSG_REGION"]) == (13, "DefaultRegion")
 
 
 async def test_a_recalled_message_is_never_delivered(server: Embedded) -> None:

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_rpc.remoting.message_records import BatchPart, decode_records, encode_batch
 from tests.support.embedded import Embedded, RawClient
@@ -37,34 +36,32 @@ async def test_a_topic_is_created_by_its_first_message_with_the_queues_that_its_
         assert (await client.send("created-4x", b"x", queue_id=4)).code == 29
 
 
-async def test_a_message_is_pulled_as_it_was_sent(server: Embedded) -> None:
+async def test_a_message_is_pulled_as_it_was_sent(remoting: RemotingClient) -> None:
     properties = {"UNIQ_KEY": "AB12", "TAGS": "tag", "KEYS": "k1 k2", "own": "value", "WAIT": "true", "BUYER_ID": "b"}
-    async with await RemotingClient.connect(server.remoting) as client:
-        await client.send("pulled-4x", b"body", properties=properties, h=7, g=1234567890123)
-        await client.heartbeat("c1", consumers={"pulled-4x-group": ["pulled-4x"]})
-        pulled = await client.pull("pulled-4x-group", "pulled-4x")
-        assert (pulled.code, pulled.fields["nextBeginOffset"], pulled.fields["maxOffset"]) == (0, "1", "1")
-        [record] = decode_records(pulled.body)
-        assert (record.topic, record.body, record.flag, record.born_ms) == ("pulled-4x", b"body", 7, 1234567890123)
-        pairs = dict(pair.split("\x01") for pair in record.properties.split("\x02") if pair)
-        expected = {**properties, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
-        del expected["WAIT"]
-        assert pairs == expected
+    await remoting.send("pulled-4x", b"body", properties=properties, h=7, g=1234567890123)
+    await remoting.heartbeat("c1", consumers={"pulled-4x-group": ["pulled-4x"]})
+    pulled = await remoting.pull("pulled-4x-group", "pulled-4x")
+    assert (pulled.code, pulled.fields["nextBeginOffset"], pulled.fields["maxOffset"]) == (0, "1", "1")
+    [record] = decode_records(pulled.body)
+    assert (record.topic, record.body, record.flag, record.born_ms) == ("pulled-4x", b"body", 7, 1234567890123)
+    pairs = dict(pair.split("\x01") for pair in record.properties.split("\x02") if pair)
+    expected = {**properties, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster"}
+    del expected["WAIT"]
+    assert pairs == expected
 
 
-async def test_a_batch_is_stored_in_order(server: Embedded) -> None:
+async def test_a_batch_is_stored_in_order(remoting: RemotingClient) -> None:
     parts = [BatchPart(number, b"%d" % number, f"UNIQ_KEY\x01B{number}") for number in range(3)]
-    async with await RemotingClient.connect(server.remoting) as client:
-        await client.send("batch-4x", b"before")
-        sent = await client.call(320, encode_batch(parts), a="PG", b="batch-4x", e=0, m=True)
-        assert (sent.code, sent.fields["queueOffset"], len(sent.fields["msgId"].split(","))) == (0, "1", 3)
-        await client.heartbeat("c1", consumers={"batch-4x-group": ["batch-4x"]})
-        records = decode_records((await client.pull("batch-4x-group", "batch-4x", offset=1)).body)
-        assert [(record.body, record.flag, record.queue_offset) for record in records] == [
-            (b"0", 0, 1),
-            (b"1", 1, 2),
-            (b"2", 2, 3),
-        ]
+    await remoting.send("batch-4x", b"before")
+    sent = await remoting.call(320, encode_batch(parts), a="PG", b="batch-4x", e=0, m=True)
+    assert (sent.code, sent.fields["queueOffset"], len(sent.fields["msgId"].split(","))) == (0, "1", 3)
+    await remoting.heartbeat("c1", consumers={"batch-4x-group": ["batch-4x"]})
+    records = decode_records((await remoting.pull("batch-4x-group", "batch-4x", offset=1)).body)
+    assert [(record.body, record.flag, record.queue_offset) for record in records] == [
+        (b"0", 0, 1),
+        (b"1", 1, 2),
+        (b"2", 2, 3),
+    ]
 
 
 async def test_a_pull_waits_for_a_message_that_its_filter_takes(server: Embedded) -> None:
@@ -84,26 +81,24 @@ async def test_a_pull_waits_for_a_message_that_its_filter_takes(server: Embedded
             assert time.monotonic() - began < 20
 
 
-async def test_a_connection_pulls_on_and_on(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        for _ in range(10):
-            await client.send("on-and-on-4x", b"x")
-        await client.heartbeat("on-and-on", consumers={"on-and-on-group": ["on-and-on-4x"]})
-        for offset in range(10):
-            assert (await client.pull("on-and-on-group", "on-and-on-4x", offset=offset, maxMsgNums=1)).code == 0
+async def test_a_connection_pulls_on_and_on(remoting: RemotingClient) -> None:
+    for _ in range(10):
+        await remoting.send("on-and-on-4x", b"x")
+    await remoting.heartbeat("on-and-on", consumers={"on-and-on-group": ["on-and-on-4x"]})
+    for offset in range(10):
+        assert (await remoting.pull("on-and-on-group", "on-and-on-4x", offset=offset, maxMsgNums=1)).code == 0
 
 
 @pytest.mark.parametrize(("offset", "code", "following"), [(0, 0, "2"), (2, 19, "2"), (5, 21, "2"), (-1, 21, "0")])
 async def test_an_offset_outside_of_the_queue_is_moved(
-    server: Embedded, offset: int, code: int, following: str
+    remoting: RemotingClient, offset: int, code: int, following: str
 ) -> None:
     topic = f"moved-4x-{offset}"
-    async with await RemotingClient.connect(server.remoting) as client:
-        for _ in range(2):
-            await client.send(topic, b"x")
-        await client.heartbeat("c1", consumers={f"{topic}-group": [topic]})
-        pulled = await client.pull(f"{topic}-group", topic, offset=offset)
-        assert (pulled.code, pulled.fields["nextBeginOffset"]) == (code, following)
+    for _ in range(2):
+        await remoting.send(topic, b"x")
+    await remoting.heartbeat("c1", consumers={f"{topic}-group": [topic]})
+    pulled = await remoting.pull(f"{topic}-group", topic, offset=offset)
+    assert (pulled.code, pulled.fields["nextBeginOffset"]) == (code, following)
 
 
 async def test_members_hear_of_each_other_and_offsets_are_kept(server: Embedded) -> None:
@@ -135,7 +130,7 @@ async def test_a_group_set_to_begin_at_the_earliest_message_does_so_behind_a_pur
             await client.send("purged-4x", b"gone")
         await operator.create_group("earliest-4x", consume_from="earliest")
         await operator.create_group("usual-4x")
-        answer = await operator.admin("PurgeTopic", admin_pb2.PurgeTopicRequest(name="purged-4x"))
+        answer = await operator.admin("PurgeTopic", name="purged-4x")
         assert answer.status.code == pb.OK
         queue = {"topic": "purged-4x", "queueId": 0}
         found = await client.call(14, consumerGroup="earliest-4x", **queue)
@@ -152,30 +147,27 @@ async def test_a_producer_group_has_a_name_that_can_be_printed(server: Embedded,
         assert (await client.heartbeat("named-4x", producers=("of any % characters",))).code == 0
 
 
-async def test_unknown_requests_are_refused(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        answer = await client.call(4242)
-        assert (answer.code, answer.remark) == (3, " request type 4242 not supported")
-        assert (await client.call(15, consumerGroup="nobody-4x", topic="t", queueId=0, commitOffset=0)).code == 26
-        assert (await client.call(34, b"no json")).code == 1
+async def test_unknown_requests_are_refused(remoting: RemotingClient) -> None:
+    answer = await remoting.call(4242)
+    assert (answer.code, answer.remark) == (3, " request type 4242 not supported")
+    assert (await remoting.call(15, consumerGroup="nobody-4x", topic="t", queueId=0, commitOffset=0)).code == 26
+    assert (await remoting.call(34, b"no json")).code == 1
 
 
-async def test_pulls_go_on_however_many_there_were(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        await client.send("often-4x", bytes(100_000))
-        await client.heartbeat("c1", consumers={"often-4x-group": ["often-4x"]})
-        for _ in range(200):
-            assert (await client.pull("often-4x-group", "often-4x")).code == 0
+async def test_pulls_go_on_however_many_there_were(remoting: RemotingClient) -> None:
+    await remoting.send("often-4x", bytes(100_000))
+    await remoting.heartbeat("c1", consumers={"often-4x-group": ["often-4x"]})
+    for _ in range(200):
+        assert (await remoting.pull("often-4x-group", "often-4x")).code == 0
 
 
-async def test_a_heartbeat_that_names_too_much_is_refused_before_it_is_read(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        groups = await client.heartbeat("greedy", consumers={f"greedy-{number}": [] for number in range(257)})
-        assert (groups.code, groups.remark) == (2, "the client is in more than 256 groups")
-        topics = await client.heartbeat("greedy", consumers={"greedy-0": [f"t{number}" for number in range(1024)]})
-        assert (topics.code, topics.remark) == (2, "the group subscribes to more than 1024 topics")
-        assert (await client.call(38, consumerGroup="greedy-0")).code != 0
-        assert (await client.call(34, b" " * (1 << 20) + b"{}")).code == 1
+async def test_a_heartbeat_that_names_too_much_is_refused_before_it_is_read(remoting: RemotingClient) -> None:
+    groups = await remoting.heartbeat("greedy", consumers={f"greedy-{number}": [] for number in range(257)})
+    assert (groups.code, groups.remark) == (2, "the client is in more than 256 groups")
+    topics = await remoting.heartbeat("greedy", consumers={"greedy-0": [f"t{number}" for number in range(1024)]})
+    assert (topics.code, topics.remark) == (2, "the group subscribes to more than 1024 topics")
+    assert (await remoting.call(38, consumerGroup="greedy-0")).code != 0
+    assert (await remoting.call(34, b" " * (1 << 20) + b"{}")).code == 1
 
 
 async def test_members_hear_once_of_changes_that_come_together(server: Embedded) -> None:

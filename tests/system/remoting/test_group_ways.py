@@ -4,9 +4,7 @@ import json
 import time
 from collections import Counter
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.embedded import Embedded, RawClient, Received
 from tests.support.remoting_client import RemotingClient
@@ -46,7 +44,7 @@ async def acknowledge(client: RawClient, group: str, topic: str, messages: list[
 
 
 async def terminate(client: RawClient, group: str) -> None:
-    await client.call("NotifyClientTermination", rpc.NotifyClientTerminationRequest(group={"name": group}))
+    await client.call("NotifyClientTermination", group={"name": group})
 
 
 async def test_members_of_the_other_way_are_refused(server: Embedded) -> None:
@@ -155,7 +153,7 @@ async def test_a_group_goes_from_popping_to_pulling_with_what_is_in_flight(serve
 
 async def lags(operator: RawClient, group: str) -> dict[str, tuple[int, int]]:
     """Of each topic of the group, how many messages wait, and how many are in flight."""
-    answer = await operator.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+    answer = await operator.admin("DescribeGroup", name=group)
     return {row.topic: (row.max_offset - row.cursor, row.in_flight) for row in answer.progress}
 
 

@@ -27,30 +27,28 @@ async def test_a_queue_is_locked_by_one_client_whatever_connection_it_has(server
         assert (await client.call(41, b'{"consumerGroup": "lock-group", "mqSet": []}')).code == 1
 
 
-async def test_nobody_locks_what_is_not_there(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        await client.send("lockable-4x", b"x")
-        await client.heartbeat("one", consumers={"lockable-group": ["lockable-4x"]})
-        wanted = [("lockable-4x", "b", 4), ("lockable-4x", "b", -1), ("unlockable-4x", "b", 0), ("lockable-4x", "b", 3)]
-        assert await client.lock("lockable-group", "one", *wanted) == wanted[3:]
-        assert await client.lock("lockable-group", "one", ("%RETRY%lockable-group", "b", 0))
-        queues = [{"topic": "lockable-4x", "brokerName": "b", "queueId": 0}]
-        body = {"consumerGroup": "no-such-group-4x", "clientId": "one", "mqSet": queues}
-        assert (await client.call(41, json.dumps(body).encode())).code == 26
-        many = [{"topic": f"t{number}", "brokerName": "b", "queueId": 0} for number in range(257)]
-        assert "257 topics" in (await client.call(41, json.dumps(body | {"mqSet": many}).encode())).remark
+async def test_nobody_locks_what_is_not_there(remoting: RemotingClient) -> None:
+    await remoting.send("lockable-4x", b"x")
+    await remoting.heartbeat("one", consumers={"lockable-group": ["lockable-4x"]})
+    wanted = [("lockable-4x", "b", 4), ("lockable-4x", "b", -1), ("unlockable-4x", "b", 0), ("lockable-4x", "b", 3)]
+    assert await remoting.lock("lockable-group", "one", *wanted) == wanted[3:]
+    assert await remoting.lock("lockable-group", "one", ("%RETRY%lockable-group", "b", 0))
+    queues = [{"topic": "lockable-4x", "brokerName": "b", "queueId": 0}]
+    body = {"consumerGroup": "no-such-group-4x", "clientId": "one", "mqSet": queues}
+    assert (await remoting.call(41, json.dumps(body).encode())).code == 26
+    many = [{"topic": f"t{number}", "brokerName": "b", "queueId": 0} for number in range(257)]
+    assert "257 topics" in (await remoting.call(41, json.dumps(body | {"mqSet": many}).encode())).remark
 
 
-async def test_what_an_ordered_consumer_gives_up_is_a_dead_letter(server: Embedded) -> None:
+async def test_what_an_ordered_consumer_gives_up_is_a_dead_letter(remoting: RemotingClient) -> None:
     group = "given-up-4x"
-    async with await RemotingClient.connect(server.remoting) as client:
-        await client.send("given-up-topic", b"x")
-        await client.heartbeat("given-up", consumers={group: ["given-up-topic"]})
-        await client.lock(group, "given-up", ("given-up-topic", "b", 0))
-        properties = {"UNIQ_KEY": "GIVEN1", "RETRY_TOPIC": "given-up-topic", "DELAY": "1"}
-        assert (await client.send(f"%RETRY%{group}", b"x", properties=properties, j=1, l=16)).code == 0
-        [letter] = decode_records((await client.pull(group, f"%DLQ%{group}", sysFlag=4)).body)
-        assert read_properties(letter.properties)["DLQ_ORIGIN_TOPIC"] == "given-up-topic"
+    await remoting.send("given-up-topic", b"x")
+    await remoting.heartbeat("given-up", consumers={group: ["given-up-topic"]})
+    await remoting.lock(group, "given-up", ("given-up-topic", "b", 0))
+    properties = {"UNIQ_KEY": "GIVEN1", "RETRY_TOPIC": "given-up-topic", "DELAY": "1"}
+    assert (await remoting.send(f"%RETRY%{group}", b"x", properties=properties, j=1, l=16)).code == 0
+    [letter] = decode_records((await remoting.pull(group, f"%DLQ%{group}", sysFlag=4)).body)
+    assert read_properties(letter.properties)["DLQ_ORIGIN_TOPIC"] == "given-up-topic"
 
 
 class Member:

@@ -19,26 +19,24 @@ from ternmq_command.mirror.mirroring import Mirroring, Wish
 from ternmq_command.mirror.source import Source
 from ternmq_command.mirror.target import Target
 from ternmq_command.terminal.failures import WrongUsage
-from ternmq_common.server_settings import ServerSettings
 from ternmq_common.shard.mirror_origin import MIRROR_PROPERTY, parse_origin
 from ternmq_common.shard.property_text import read_properties
 from ternmq_proxy.services import AnswerLimits
 from ternmq_rpc.remoting.message_ids import decode_offset_id
 from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, local_settings
 from tests.support.mirroring import MirrorProcess
 from tests.support.remoting_client import RemotingClient
+from tests.support.stack import ANY_PORT
 from tests.support.until import until_answered
-from tests.system.conftest import ANY_PORT, SERVER_LOOP
+from tests.system.conftest import SERVER_LOOP
 
 pytestmark = SERVER_LOOP
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def source(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
-    settings = ServerSettings(
-        data_dir=tmp_path_factory.mktemp("source"), grpc=ANY_PORT, http=ANY_PORT, remoting=ANY_PORT
-    )
+    settings = local_settings(tmp_path_factory.mktemp("source"), remoting=ANY_PORT)
     async with Embedded(settings, AnswerLimits(error_hold_s=0.0)) as running:
         yield running
 

@@ -73,26 +73,24 @@ async def test_pops_that_wait_are_counted(server: Embedded) -> None:
         assert (await acknowledge(client, group, message)).code == 0
 
 
-async def test_the_least_offsets_of_groups_are_found(server: Embedded) -> None:
+async def test_the_least_offsets_of_groups_are_found(remoting: RemotingClient) -> None:
     topic = "corrected-4x"
-    async with await RemotingClient.connect(server.remoting) as client:
-        for _ in range(5):
-            await client.send(topic, b"x")
-        for group, offset in (("corrected-a", 2), ("corrected-b", 4), ("corrected-c", 1)):
-            await client.heartbeat("c", consumers={group: [topic]})
-            set_offset = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": offset}
-            assert (await client.call(15, **set_offset)).code == 0
+    for _ in range(5):
+        await remoting.send(topic, b"x")
+    for group, offset in (("corrected-a", 2), ("corrected-b", 4), ("corrected-c", 1)):
+        await remoting.heartbeat("c", consumers={group: [topic]})
+        set_offset = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": offset}
+        assert (await remoting.call(15, **set_offset)).code == 0
 
-        async def ask(**fields: str) -> object:
-            return decode_dialect((await client.call(308, topic=topic, **fields)).body)
+    async def ask(**fields: str) -> object:
+        return decode_dialect((await remoting.call(308, topic=topic, **fields)).body)
 
-        assert await ask() == {"correctionOffsets": {"0": 1}}
-        assert await ask(filterGroups="corrected-c,nobody") == {"correctionOffsets": {"0": 2}}
-        behind = await ask(filterGroups="corrected-c", compareGroup="corrected-c")
-        assert behind == {"correctionOffsets": {"0": 2**63 - 1}}
+    assert await ask() == {"correctionOffsets": {"0": 1}}
+    assert await ask(filterGroups="corrected-c,nobody") == {"correctionOffsets": {"0": 2}}
+    behind = await ask(filterGroups="corrected-c", compareGroup="corrected-c")
+    assert behind == {"correctionOffsets": {"0": 2**63 - 1}}
 
 
-async def test_a_half_message_that_was_given_up_stays_so(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        refused = await client.call(323, topic="T", msgId="M")
-        assert (refused.code, "TRANS_CHECK_MAX_TIME_TOPIC" in refused.remark) == (1, True)
+async def test_a_half_message_that_was_given_up_stays_so(remoting: RemotingClient) -> None:
+    refused = await remoting.call(323, topic="T", msgId="M")
+    assert (refused.code, "TRANS_CHECK_MAX_TIME_TOPIC" in refused.remark) == (1, True)

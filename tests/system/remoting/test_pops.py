@@ -4,8 +4,6 @@ import base64
 import json
 import time
 
-from ternmq_protos.admin_v1 import admin_pb2
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_rpc.remoting.json_dialect import decode_dialect
 from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded, RawClient
@@ -199,7 +197,7 @@ async def test_a_fifo_group_pops_each_message_group_in_order(server: Embedded) -
                 seen.setdefault(message.record.body[:1], []).append(message.record.body)
                 assert (await acknowledge(client, group, message)).code == 0
         assert seen == {b"0": [b"0-0", b"0-2", b"0-4"], b"1": [b"1-1", b"1-3", b"1-5"]}
-        described = await operator.admin("DescribeGroup", admin_pb2.DescribeGroupRequest(name=group))
+        described = await operator.admin("DescribeGroup", name=group)
         assert ([each.client_id for each in described.members], [*described.inconsistencies]) == (["pop-order"], [])
 
 
@@ -273,7 +271,7 @@ async def test_members_of_a_group_that_pops_may_come_by_either_protocol(server: 
             assert await ask_assignment(client, group, topic, "pop-new") == []
             refused = await client.heartbeat("pop-new", consumers={group: [topic]})
             assert (refused.code, "stop all gRPC consumers" in str(refused.remark)) == (16, True)
-            await other.call("NotifyClientTermination", rpc.NotifyClientTerminationRequest(group={"name": group}))
+            await other.call("NotifyClientTermination", group={"name": group})
             assert (await client.heartbeat("pop-new", consumers={group: [topic]})).code == 0
             assert (await client.pull(group, topic)).code == 0
 

@@ -59,45 +59,41 @@ async def test_a_reply_is_pushed_to_the_client_that_asked(server: Embedded, requ
 
 
 async def test_both_headers_of_replies_are_read_and_a_body_may_be_missing(
-    server: Embedded, requester: RemotingClient
+    remoting: RemotingClient, requester: RemotingClient
 ) -> None:
     await requester.heartbeat("requester-2", producers=("asking-4x",))
-    async with await RemotingClient.connect(server.remoting) as replier:
-        fields = {"topic": TOPIC, "queueId": 0, "sysFlag": 0, "flag": 1, "bornTimestamp": 1}
-        long = await replier.call(324, b"long", **fields, properties="REPLY_TO_CLIENT\x01requester-2")
-        assert long.code == 0
-        assert (await requester.pushed.get()).body == b"long"
-        bare = await reply(replier, "requester-2", b"")
-        assert (bare.code, bare.fields["msgId"]) == (0, "0")
-        assert (await requester.pushed.get()).body == b""
+    fields = {"topic": TOPIC, "queueId": 0, "sysFlag": 0, "flag": 1, "bornTimestamp": 1}
+    long = await remoting.call(324, b"long", **fields, properties="REPLY_TO_CLIENT\x01requester-2")
+    assert long.code == 0
+    assert (await requester.pushed.get()).body == b"long"
+    bare = await reply(remoting, "requester-2", b"")
+    assert (bare.code, bare.fields["msgId"]) == (0, "0")
+    assert (await requester.pushed.get()).body == b""
 
 
-async def test_a_reply_to_nobody_is_refused(server: Embedded, requester: RemotingClient) -> None:
+async def test_a_reply_to_nobody_is_refused(remoting: RemotingClient, requester: RemotingClient) -> None:
     await requester.heartbeat("requester-3", producers=("asking-4x",))
     await requester.close()
-    async with await RemotingClient.connect(server.remoting) as replier:
-        assert (await reply(replier, "requester-3")).code == 1
-        answer = await reply(replier, "nobody")
-        remark = "push reply message fail, client <nobody> is not connected"
-        assert (answer.code, answer.remark, answer.fields["TRACE_ON"]) == (1, remark, "true")
-        answer = await reply(replier, "")
-        assert (answer.code, answer.remark) == (1, "REPLY_TO_CLIENT is null, can not reply message")
+    assert (await reply(remoting, "requester-3")).code == 1
+    answer = await reply(remoting, "nobody")
+    remark = "push reply message fail, client <nobody> is not connected"
+    assert (answer.code, answer.remark, answer.fields["TRACE_ON"]) == (1, remark, "true")
+    answer = await reply(remoting, "")
+    assert (answer.code, answer.remark) == (1, "REPLY_TO_CLIENT is null, can not reply message")
 
 
 @pytest.mark.parametrize(
     ("answered", "code"), [(b"pushed", 0), (b"failed", 1), (b"absent", 1), (None, 1)], ids=["pushed", "f", "a", "late"]
 )
 async def test_the_client_may_be_at_another_proxy(
-    server: Embedded, others: dict[str, dict[str, bytes | None]], answered: bytes | None, code: int
+    remoting: RemotingClient, others: dict[str, dict[str, bytes | None]], answered: bytes | None, code: int
 ) -> None:
     others[PUSH_REPLY] = {"one": b"absent", "two": answered}
-    async with await RemotingClient.connect(server.remoting) as replier:
-        answer = await reply(replier, "elsewhere")
-        assert answer.code == code
-        is_absent = "not connected" in answer.remark
-        assert is_absent == (answered == b"absent")
+    answer = await reply(remoting, "elsewhere")
+    assert answer.code == code
+    is_absent = "not connected" in answer.remark
+    assert is_absent == (answered == b"absent")
 
 
-async def test_the_reply_topic_has_a_route(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        assert json.loads((await client.call(105, topic=TOPIC)).body)["queueDatas"]
+async def test_the_reply_topic_has_a_route(remoting: RemotingClient) -> None:
+    assert json.loads((await remoting.call(105, topic=TOPIC)).body)["queueDatas"]

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_rpc.remoting.message_records import decode_records
 from tests.support.embedded import Embedded, RawClient
 from tests.support.remoting_client import RemotingClient
@@ -38,9 +37,7 @@ async def commit(client: RemotingClient, group: str, topic: str, offset: int) ->
 
 async def reset(operator: RawClient, group: str, topic: str) -> None:
     """Move the group to the beginning, as `ternmq group reset` does."""
-    answer = await operator.admin(
-        "ResetOffsets", admin_pb2.ResetOffsetsRequest(group=group, topic=topic, earliest=True)
-    )
+    answer = await operator.admin("ResetOffsets", group=group, topic=topic, earliest=True)
     assert answer.status.code == 20000, answer.status.message
 
 

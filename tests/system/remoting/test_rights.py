@@ -1,23 +1,19 @@
 """What requests of producers and of tools need, where access control is on."""
 
-import base64
-import hashlib
-import hmac
 import json
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.message_ids import decode_offset_id
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, local_settings
 from tests.support.remoting_client import RemotingClient
+from tests.support.stack import ANY_PORT
 from tests.support.users import SECRET, Users
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-ANY_PORT = "127.0.0.1:0"
 TOPIC, REPLIES = "rights", "DefaultCluster_REPLY_TOPIC"
 ALWAYS = {"beginTimestamp": 0, "endTimestamp": 2**63 - 1, "maxNum": 64}
 
@@ -30,31 +26,15 @@ async def users(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Users
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guarded(users: Users, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embedded]:
-    settings = ServerSettings(
-        data_dir=tmp_path_factory.mktemp("guarded-remoting"),
-        grpc=ANY_PORT,
-        http=ANY_PORT,
-        remoting=ANY_PORT,
-        access_control=True,
-        init_user="first",
-        init_secret=SECRET,
-    )
+    folder = tmp_path_factory.mktemp("guarded-remoting")
+    settings = local_settings(folder, remoting=ANY_PORT, access_control=True, init_user="first", init_secret=SECRET)
     users.put("root", is_super=True)
     async with Embedded(settings) as server:
         yield server
 
 
-async def call(client: RemotingClient, user: str, code: int, body: bytes = b"", /, **fields: object) -> Command:
-    """Send a request that the user signed."""
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
-    texts["AccessKey"] = user
-    content = "".join(value for _, value in sorted(texts.items())).encode() + body
-    signature = base64.b64encode(hmac.digest(SECRET.encode(), content, hashlib.sha1)).decode()
-    return await client.call(code, body, **texts, Signature=signature)
-
-
 async def send(client: RemotingClient, user: str, properties: str) -> Command:
-    return await call(client, user, 310, b"x", a="PG", b=TOPIC, d=1, e=0, f=0, g=0, h=0, i=properties)
+    return await client.call_as(user, 310, b"x", a="PG", b=TOPIC, d=1, e=0, f=0, g=0, h=0, i=properties)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +58,10 @@ async def test_a_request_needs_the_right_that_the_protocol_names(guarded: Embedd
         }
         recall = {"topic": TOPIC, "recallHandle": timed.fields["recallHandle"]}
         codes = {
-            "37": (await call(client, name, 37, **end)).code,
-            "370": (await call(client, name, 370, **recall)).code,
-            "12": (await call(client, name, 12, topic=TOPIC, key="k", **ALWAYS)).code,
-            "33": (await call(client, name, 33, offset=number)).code,
+            "37": (await client.call_as(name, 37, **end)).code,
+            "370": (await client.call_as(name, 370, **recall)).code,
+            "12": (await client.call_as(name, 12, topic=TOPIC, key="k", **ALWAYS)).code,
+            "33": (await client.call_as(name, 33, offset=number)).code,
         }
     allowed = {"Pub": {"37", "370"}, "Sub": {"12"}, "Get": {"12", "33"}}.get(right, set())
     assert codes == {request: 0 if request in allowed else 16 for request in codes}
@@ -92,8 +72,8 @@ async def test_a_reply_needs_the_right_to_send_to_its_topic(guarded: Embedded, u
     users.put("other", "allow Topic:other Pub")
     fields = {"b": REPLIES, "e": 0, "i": "REPLY_TO_CLIENT\x01nobody"}
     async with await RemotingClient.connect(guarded.remoting) as client:
-        assert (await call(client, "other", 325, b"reply", **fields)).code == 16
-        answer = await call(client, "replier", 325, b"reply", **fields)
+        assert (await client.call_as("other", 325, b"reply", **fields)).code == 16
+        answer = await client.call_as("replier", 325, b"reply", **fields)
         assert (answer.code, "not connected" in answer.remark) == (1, True)
 
 
@@ -119,14 +99,14 @@ async def test_pops_need_the_rights_of_a_consumer_and_their_mode_that_to_change_
     entry = {"c": "poppers", "t": TOPIC, "r": "0", "so": 0, "q": 0, "pt": 1, "it": 2**50, "b": "AQ=="}
     async with await RemotingClient.connect(guarded.remoting) as client:
         await send(client, "root", "UNIQ_KEY\x01P1")
-        assert (await call(client, "root", 401, json.dumps(mode).encode())).code == 0
+        assert (await client.call_as("root", 401, json.dumps(mode).encode())).code == 0
         async with await RemotingClient.connect(guarded.remoting) as own:
             codes = [
-                (await call(own, name, 200050, **pop)).code != 16,
-                (await call(own, name, 200051, **settle)).code != 16,
-                (await call(own, name, 200053, **settle, invisibleTime=1000)).code != 16,
-                (await call(own, name, 200151, json.dumps({"acks": [entry]}).encode())).code != 16,
-                (await call(own, name, 400, json.dumps(asked).encode())).code != 16,
+                (await own.call_as(name, 200050, **pop)).code != 16,
+                (await own.call_as(name, 200051, **settle)).code != 16,
+                (await own.call_as(name, 200053, **settle, invisibleTime=1000)).code != 16,
+                (await own.call_as(name, 200151, json.dumps({"acks": [entry]}).encode())).code != 16,
+                (await own.call_as(name, 400, json.dumps(asked).encode())).code != 16,
             ]
             assert codes == [may_pop] * len(codes)
-            assert ((await call(own, name, 401, json.dumps(mode).encode())).code == 0) is may_set
+            assert ((await own.call_as(name, 401, json.dumps(mode).encode())).code == 0) is may_set

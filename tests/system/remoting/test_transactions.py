@@ -8,6 +8,7 @@ from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.embedded import Embedded
 from tests.support.remoting_client import RemotingClient
 from tests.system.conftest import SERVER_LOOP
+from tests.system.remoting.test_delays import pairs_of
 
 pytestmark = SERVER_LOOP
 COMMIT, ROLLBACK = 8, 12
@@ -51,10 +52,6 @@ async def pull_all(client: RemotingClient, topic: str, queue_id: int = 2) -> lis
     return decode_records((await client.pull(group, topic, queue_id=queue_id)).body)
 
 
-def pairs_of(record: MessageRecord) -> dict[str, str]:
-    return dict(pair.split("\x01", 1) for pair in record.properties.split("\x02") if pair)
-
-
 async def test_a_commit_shows_the_message_once_in_the_queue_that_its_producer_chose(server: Embedded) -> None:
     async with (
         await RemotingClient.connect(server.remoting) as client,
@@ -73,46 +70,45 @@ async def test_a_commit_shows_the_message_once_in_the_queue_that_its_producer_ch
         assert (contradicting.code, "contradicts" in contradicting.remark) == (1, True)
 
 
-async def test_a_rollback_hides_the_message_for_good(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        half = await send_half(client, "rolled-4x", "R1")
-        await client.send_oneway(37, **ending(half, ROLLBACK))
-        assert (await client.call(37, **ending(half, ROLLBACK))).code == 0
-        assert (await client.call(37, **ending(half))).code == 1
-        assert await pull_all(client, "rolled-4x") == []
+async def test_a_rollback_hides_the_message_for_good(remoting: RemotingClient) -> None:
+    half = await send_half(remoting, "rolled-4x", "R1")
+    await remoting.send_oneway(37, **ending(half, ROLLBACK))
+    assert (await remoting.call(37, **ending(half, ROLLBACK))).code == 0
+    assert (await remoting.call(37, **ending(half))).code == 1
+    assert await pull_all(remoting, "rolled-4x") == []
 
 
-async def test_what_an_end_says_of_its_half_message_must_be_right(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        half = await send_half(client, "wrong-4x", "W1", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
-        stored = await client.send("wrong-4x", b"ordinary", queue_id=1, properties={"UNIQ_KEY": "W2"})
-        _, ordinary = decode_offset_id(stored.fields["msgId"])
-        refusals = [
-            (ending(half, producerGroup="other"), "The producer group wrong"),
-            (ending(half, tranStateTableOffset=half.queue_offset + 1), "The transaction state table offset wrong"),
-            (ending(half, commitLogOffset=half.number + 1), "Find prepared transaction message failed"),
-            (ending(half, commitLogOffset=-5), "Find prepared transaction message failed"),
-            (ending(half, msgId="W9", transactionId="W9"), "Find prepared transaction message failed"),
-            (ending(half, msgId="W2", commitLogOffset=ordinary), "Find prepared transaction message failed"),
-        ]
-        for fields, remark in refusals:
-            answer = await client.call(37, **fields)
-            assert (answer.code, answer.remark) == (1, remark)
-        assert (await client.call(37, **ending(half, 5))).code == 1
-        assert (await client.call(37, **ending(half, 0))).code == 0
-        assert await pull_all(client, "wrong-4x") == []
-        assert (await client.call(37, **ending(half))).code == 0
+async def test_what_an_end_says_of_its_half_message_must_be_right(remoting: RemotingClient) -> None:
+    half = await send_half(remoting, "wrong-4x", "W1", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    stored = await remoting.send("wrong-4x", b"ordinary", queue_id=1, properties={"UNIQ_KEY": "W2"})
+    _, ordinary = decode_offset_id(stored.fields["msgId"])
+    refusals = [
+        (ending(half, producerGroup="other"), "The producer group wrong"),
+        (ending(half, tranStateTableOffset=half.queue_offset + 1), "The transaction state table offset wrong"),
+        (ending(half, commitLogOffset=half.number + 1), "Find prepared transaction message failed"),
+        (ending(half, commitLogOffset=-5), "Find prepared transaction message failed"),
+        (ending(half, msgId="W9", transactionId="W9"), "Find prepared transaction message failed"),
+        (ending(half, msgId="W2", commitLogOffset=ordinary), "Find prepared transaction message failed"),
+    ]
+    for fields, remark in refusals:
+        answer = await remoting.call(37, **fields)
+        assert (answer.code, answer.remark) == (1, remark)
+    assert (await remoting.call(37, **ending(half, 5))).code == 1
+    assert (await remoting.call(37, **ending(half, 0))).code == 0
+    assert await pull_all(remoting, "wrong-4x") == []
+    assert (await remoting.call(37, **ending(half))).code == 0
 
 
-async def test_a_producer_that_decides_after_its_time_without_checks_waits_for_a_check(server: Embedded) -> None:
-    async with await RemotingClient.connect(server.remoting) as client:
-        pairs = {"UNIQ_KEY": "L1", "TRAN_MSG": "true", "PGROUP": "PG", "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
-        sent = await client.send("late-4x", b"half", queue_id=2, properties=pairs, g=1_600_000_000_000)
-        half = Half("L1", int(sent.fields["queueOffset"]), decode_offset_id(sent.fields["msgId"])[1], 2)
-        assert (await client.call(37, **ending(half))).code == 604
-        assert (await client.call(37, **ending(half, fromTransactionCheck=True))).code == 0
-        assert (await client.call(37, **ending(half))).code == 0
-        assert len(await pull_all(client, "late-4x")) == 1
+async def test_a_producer_that_decides_after_its_time_without_checks_waits_for_a_check(
+    remoting: RemotingClient,
+) -> None:
+    pairs = {"UNIQ_KEY": "L1", "TRAN_MSG": "true", "PGROUP": "PG", "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
+    sent = await remoting.send("late-4x", b"half", queue_id=2, properties=pairs, g=1_600_000_000_000)
+    half = Half("L1", int(sent.fields["queueOffset"]), decode_offset_id(sent.fields["msgId"])[1], 2)
+    assert (await remoting.call(37, **ending(half))).code == 604
+    assert (await remoting.call(37, **ending(half, fromTransactionCheck=True))).code == 0
+    assert (await remoting.call(37, **ending(half))).code == 0
+    assert len(await pull_all(remoting, "late-4x")) == 1
 
 
 async def test_a_member_of_the_group_is_asked_and_decides(server: Embedded) -> None:

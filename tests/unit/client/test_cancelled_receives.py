@@ -15,12 +15,10 @@ import pytest
 import ternmq
 from ternmq import Message, MessageView, Producer, PushConsumer, SimpleConsumer, Timing
 from ternmq.background import run_and_wait
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, RawClient
+from tests.support.embedded import Embedded, RawClient, local_settings
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
 
-ANY_PORT = "127.0.0.1:0"
 GROUP = "billing"
 HIDDEN = timedelta(hours=12)  # what stays hidden is not seen again in any test
 COUNT = 300
@@ -29,7 +27,7 @@ SUBSCRIPTIONS = {TOPIC: "*"}
 
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[Embedded]:
-    async with Embedded(ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)) as running:
+    async with Embedded(local_settings(tmp_path)) as running:
         yield running
 
 

@@ -12,14 +12,12 @@ import pytest
 import ternmq
 from ternmq import Message, MessageView, Producer, PullConsumer, PushConsumer, SimpleConsumer, Timing
 from ternmq.connections.grpc_errors import error_of_status
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from tests.support.embedded import Embedded, RawClient
+from tests.support.embedded import Embedded, RawClient, local_settings
 from tests.support.until import until
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer
 
-ANY_PORT = "127.0.0.1:0"
 NOT_THERE = rpc.QueryAssignmentResponse(status=pb.Status(code=pb.TOPIC_NOT_FOUND, message="scripted"))
 SELDOM = Timing(assignment_s=1e6)
 
@@ -71,7 +69,7 @@ async def test_a_consumer_of_a_fifo_topic_that_was_missing_keeps_its_order(tmp_p
         await asyncio.sleep(0 if orders else 0.05)  # the second one would pass it
         orders.append(view.body)
 
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)
+    settings = local_settings(tmp_path)
     async with (
         Embedded(settings) as server,
         RawClient(server.grpc) as operator,
@@ -91,8 +89,7 @@ async def test_a_consumer_of_a_fifo_topic_that_was_missing_keeps_its_order(tmp_p
 
 @pytest.fixture
 async def strict(tmp_path: Path) -> AsyncIterator[Embedded]:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, auto_create=False)
-    async with Embedded(settings) as server, RawClient(server.grpc) as operator:
+    async with Embedded(local_settings(tmp_path, auto_create=False)) as server, RawClient(server.grpc) as operator:
         await operator.create_topic(TOPIC)
         yield server
 

@@ -12,12 +12,10 @@ import pytest
 
 import ternmq
 from ternmq import Message, MessageView, Producer, SimpleConsumer, TransactionResolution
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, RawClient
+from tests.support.embedded import Embedded, RawClient, local_settings
 
 COMMIT, UNKNOWN = TransactionResolution.COMMIT, TransactionResolution.UNKNOWN
-ANY_PORT = "127.0.0.1:0"
 TOPIC = "orders"
 GROUP = "billing"
 CHECK_S = 30.0
@@ -26,8 +24,7 @@ TIMEOUT_S = 7.0
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Embedded]:
-    settings = ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT, test_clock=True)
-    async with Embedded(settings) as running:
+    async with Embedded(local_settings(tmp_path, test_clock=True)) as running:
         yield running
 
 

@@ -11,9 +11,8 @@ import pytest
 import ternmq
 import ternmq.blocking
 from ternmq import Message, MessageView, Producer, PullConsumer, PushConsumer, ReceivedMessage, SimpleConsumer
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, local_settings
 from tests.unit.client.pull_support import CALM, LONG_S, numbered, queue
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer, stored_message
 
@@ -23,8 +22,7 @@ A_MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Embedded]:
-    settings = ServerSettings(data_dir=tmp_path, grpc="127.0.0.1:0", http="127.0.0.1:0")
-    async with Embedded(settings) as running:
+    async with Embedded(local_settings(tmp_path)) as running:
         yield running
 
 

@@ -7,19 +7,17 @@ from pathlib import Path
 import pytest
 
 from ternmq import Message, MessageView, Producer, PushConsumer
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded, RawClient
+from tests.support.embedded import Embedded, RawClient, local_settings
 
-ANY_PORT = "127.0.0.1:0"
 TOPIC, GROUP = "orders", "billing"
 MESSAGES = 60
 
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Embedded]:
-    async with Embedded(ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)) as running:
+    async with Embedded(local_settings(tmp_path)) as running:
         yield running
 
 
@@ -45,7 +43,7 @@ class Listener:
 async def make_group(server: Embedded, **fields: object) -> None:
     async with RawClient(server.grpc) as operator:
         group = admin_pb2.Group(name=GROUP, **fields)  # type: ignore[arg-type]
-        await operator.admin("CreateGroup", admin_pb2.CreateGroupRequest(group=group))
+        await operator.admin("CreateGroup", group=group)
 
 
 async def send(server: Embedded, group: str | None = None) -> list[bytes]:

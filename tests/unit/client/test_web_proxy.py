@@ -11,11 +11,9 @@ import ternmq.blocking
 from ternmq import Admin, Message, Producer, PullConsumer, PushConsumer, SimpleConsumer
 from ternmq.pull.offset_reader import OffsetReader
 from ternmq_command.message.follower import TopicFollower
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, local_settings
 
-ANY_PORT = "127.0.0.1:0"
 TOPIC = "orders"
 ALL = {TOPIC: "*"}
 
@@ -47,7 +45,7 @@ async def web_proxy(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WebProxy]:
 
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[Embedded]:
-    async with Embedded(ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)) as running:
+    async with Embedded(local_settings(tmp_path)) as running:
         yield running
 
 

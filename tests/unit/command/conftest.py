@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def call() -> Call:
         return CliRunner().invoke(cli, arguments, input=stdin, env=env, obj=AT_ONCE)
 
     return invoke
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nothing answers: bound, and nobody listens."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{kept.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -54,14 +53,6 @@ class Examined(NamedTuple):
     exit_code: int
     states: dict[str, str]
     said: dict[str, str]
-
-
-@pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address at which nothing answers: bound, and nobody listens."""
-    with socket.socket() as kept:
-        kept.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{kept.getsockname()[1]}"
 
 
 def examined(call: Call, endpoint: str, http: str, *more: str) -> Examined:

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from ternmq_common.server_settings import ServerSettings
-from tests.support.embedded import Embedded
+from tests.support.embedded import Embedded, local_settings
 from tests.unit.command.conftest import Call
 
-ANY_PORT = "127.0.0.1:0"
 Commands = Callable[..., list[Result]]
 
 
@@ -21,7 +19,7 @@ def run(call: Call, tmp_path: Path) -> Commands:
     """Run commands one after the other at an embedded stack."""
 
     async def at_a_stack(*commands: tuple[str, ...]) -> list[Result]:
-        async with Embedded(ServerSettings(data_dir=tmp_path, grpc=ANY_PORT, http=ANY_PORT)) as server:
+        async with Embedded(local_settings(tmp_path)) as server:
             environment = {"TERNMQ_ENDPOINT": server.grpc}
             return [await asyncio.to_thread(call, *command, env=environment) for command in commands]
 

@@ -57,14 +57,6 @@ def ask(call: Call, stack: Stack) -> "Callable[..., tuple[int, str, str]]":
 Ask = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address at which nothing answers."""
-    with socket.socket() as kept:
-        kept.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{kept.getsockname()[1]}"
-
-
 # --- client list
 
 

@@ -120,16 +120,6 @@ def test_an_unknown_variable_names_the_nearest() -> None:
         load_settings(Sample, file=None, environ={"TERNMQ_NUMBR": "1"}, flags={})
 
 
-def test_an_unknown_key_of_the_file_names_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"unknown setting 'foldr' in .*settings.toml; did you mean 'folder'\?"):
-        load_settings(Sample, file=written(tmp_path, 'foldr = "x"'), environ={}, flags={})
-
-
-def test_an_unknown_key_like_nothing_lists_what_is_known(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"known are buffer_bytes, colour, expert.patience_ms, folder"):
-        load_settings(Sample, file=written(tmp_path, "zzzzzzzz = 1"), environ={}, flags={})
-
-
 def test_variables_of_the_command_and_of_others_are_no_settings() -> None:
     environ = dict.fromkeys(OTHER_VARIABLES, "x") | {"HOME": "/", "_TERNMQ_COMPLETE": "bash_source"}
     assert load_settings(Sample, file=None, environ=environ, flags={}).settings == Sample()
@@ -158,25 +148,26 @@ def test_a_wrong_value_is_one_line_with_name_value_origin_and_what_is_allowed(
 
 
 @pytest.mark.parametrize(
-    "line", ["number = true", 'number = "x"', "name = 3", "switch = 3", "folder = 3", "number = []"]
+    ("text", "problem"),
+    [
+        *((line, "needed") for line in ("number = true", 'number = "x"', "name = 3", "switch = 3", "folder = 3")),
+        ("number = []", "needed"),
+        ('foldr = "x"', r"unknown setting 'foldr' in .*settings.toml; did you mean 'folder'\?"),
+        ("zzzzzzzz = 1", "known are buffer_bytes, colour, expert.patience_ms, folder"),
+        ("number = = 2", "is not TOML: .*line 1"),
+        (None, "can't read the settings file .*settings.toml: No such file"),
+    ],
 )
-def test_a_wrong_type_in_the_file_is_refused(tmp_path: Path, line: str) -> None:
-    with pytest.raises(SettingsError, match="needed"):
-        load_settings(Sample, file=written(tmp_path, line), environ={}, flags={})
+def test_a_file_that_is_wrong_or_missing_is_one_line_that_says_why(
+    tmp_path: Path, text: str | None, problem: str
+) -> None:
+    file = tmp_path / "settings.toml" if text is None else written(tmp_path, text)
+    with pytest.raises(SettingsError, match=problem):
+        load_settings(Sample, file=file, environ={}, flags={})
 
 
 def test_what_the_class_refuses_is_told_with_its_origin() -> None:
     assert refusal(number="-1") == "number = -1 (from TERNMQ_NUMBER): 0 or more is needed"
-
-
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"can't read the settings file .*nowhere.toml: No such file"):
-        load_settings(Sample, file=tmp_path / "nowhere.toml", environ={}, flags={})
-
-
-def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"is not TOML: .*line 1"):
-        load_settings(Sample, file=written(tmp_path, "number = = 2"), environ={}, flags={})
 
 
 @given(st.integers(0, 2**50))

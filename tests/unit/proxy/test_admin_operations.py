@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +28,7 @@ from ternmq_proxy.operations.admin.topics.topic_settings import WantedTopic, cre
 from ternmq_proxy.operations.receive import ReceiveRequest, receive_messages
 from ternmq_proxy.processors.sending.stored_form import drop_body
 from ternmq_proxy.services import Services
-from tests.support.operations import BROKER, Stack, body_of, opened_stack
+from tests.support.operations import BROKER, Stack, body_of
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -37,17 +36,6 @@ if TYPE_CHECKING:
 
 CALL = Call(client_id="operator", peer="127.0.0.1:9")
 TOPIC, GROUP = "orders", "billing"
-
-
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    async with AsyncExitStack() as exits:
-        yield await opened_stack(tmp_path, exits)
-
-
-@pytest.fixture
-def services(stack: Stack) -> Services:
-    return stack.services
 
 
 def wanted(retention_ms: int = 0) -> WantedTopic:

@@ -1,9 +1,5 @@
 """Clients come, tell their settings, stay and go: called with plain values, whatever front has read them."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
-
 import pytest
 
 from ternmq_common.catalog.retry_backoff import DEFAULT_BACKOFF
@@ -18,23 +14,15 @@ from ternmq_proxy.operations.rights import needs_of_settings
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription
 from ternmq_proxy.processors.client_type import ClientType
 from ternmq_proxy.services import Services
-from tests.support.operations import Stack, opened_stack
+from tests.support.operations import Stack
 
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 GROUP, TOPIC = "readers", "orders"
 
 
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    async with AsyncExitStack() as exits:
-        stack = await opened_stack(tmp_path, exits)
-        await stack.create_topic(TOPIC)
-        yield stack
-
-
-@pytest.fixture
-def services(stack: Stack) -> Services:
-    return stack.services
+@pytest.fixture(autouse=True)
+async def topic(stack: Stack) -> None:
+    await stack.create_topic(TOPIC)
 
 
 def producer(topic: str = TOPIC) -> ClientSettings:

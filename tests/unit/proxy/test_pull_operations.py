@@ -1,9 +1,5 @@
 """Pulls and offsets, called with plain values, whatever front has read them."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
-
 import pytest
 
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -13,27 +9,19 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.operations.offsets import OffsetPolicy, commit_offset, find_committed_offset, find_offset
 from ternmq_proxy.operations.pull import PullRequest, pull_messages
 from ternmq_proxy.services import Services
-from tests.support.operations import BROKER, Stack, body_of, opened_stack
+from tests.support.operations import BROKER, Stack, body_of
 
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 GROUP, TOPIC = "readers", "orders"
 QUEUE = QueueRef(TOPIC, BROKER, 1)
 
 
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    """With five messages in a queue of the topic, tagged and not."""
-    async with AsyncExitStack() as exits:
-        stack = await opened_stack(tmp_path, exits)
-        await stack.create_topic(TOPIC, queues=2)
-        await stack.store(TOPIC, b"0", b"1", b"2", queue_id=1)
-        await stack.store(TOPIC, b"3", b"4", queue_id=1, tag="paid")
-        yield stack
-
-
-@pytest.fixture
-def services(stack: Stack) -> Services:
-    return stack.services
+@pytest.fixture(autouse=True)
+async def messages(stack: Stack) -> None:
+    """Five messages in a queue of the topic, tagged and not."""
+    await stack.create_topic(TOPIC, queues=2)
+    await stack.store(TOPIC, b"0", b"1", b"2", queue_id=1)
+    await stack.store(TOPIC, b"3", b"4", queue_id=1, tag="paid")
 
 
 async def test_a_pull_reads_from_its_offset_on(services: Services) -> None:

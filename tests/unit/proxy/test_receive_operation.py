@@ -1,9 +1,5 @@
 """Receives, and subscriptions of lite topics, called with plain values, whatever front has read them."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
-
 import pytest
 
 from ternmq_common.catalog.lite_group import LiteGroup
@@ -16,24 +12,16 @@ from ternmq_proxy.operations.lite_subscriptions import LitePosition, sync_lite_t
 from ternmq_proxy.operations.receive import NOTHING_NEW, ReceivedMessages, ReceiveRequest, receive_messages
 from ternmq_proxy.operations.received_messages import acknowledge_messages
 from ternmq_proxy.services import Services
-from tests.support.operations import Stack, body_of, opened_stack
+from tests.support.operations import Stack, body_of
 
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 GROUP, TOPIC = "readers", "orders"
 LITE_GROUP, LITE_TOPIC = "lite-readers", "lite"
 
 
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    async with AsyncExitStack() as exits:
-        stack = await opened_stack(tmp_path, exits)
-        await stack.create_topic(TOPIC)
-        yield stack
-
-
-@pytest.fixture
-def services(stack: Stack) -> Services:
-    return stack.services
+@pytest.fixture(autouse=True)
+async def topic(stack: Stack) -> None:
+    await stack.create_topic(TOPIC)
 
 
 def request(

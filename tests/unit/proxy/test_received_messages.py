@@ -1,9 +1,5 @@
 """What a consumer does with a message that it received, called with plain values, whatever front has read them."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
-
 import pytest
 
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -18,23 +14,15 @@ from ternmq_proxy.operations.received_messages import (
     forward_to_dead_letters,
 )
 from ternmq_proxy.services import Services
-from tests.support.operations import Stack, opened_stack
+from tests.support.operations import Stack
 
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 GROUP, TOPIC = "readers", "orders"
 
 
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    async with AsyncExitStack() as exits:
-        stack = await opened_stack(tmp_path, exits)
-        await stack.create_topic(TOPIC, queues=1)
-        yield stack
-
-
-@pytest.fixture
-def services(stack: Stack) -> Services:
-    return stack.services
+@pytest.fixture(autouse=True)
+async def topic(stack: Stack) -> None:
+    await stack.create_topic(TOPIC, queues=1)
 
 
 async def test_acknowledged_messages_do_not_come_again(stack: Stack, services: Services) -> None:

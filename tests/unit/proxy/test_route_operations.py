@@ -1,10 +1,6 @@
 """Routes and assignments, called with plain values, whatever front has read them (`test_routes_of_brokers.py` has those
 of several brokers)."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
-
 import pytest
 
 from ternmq_common.catalog.cluster import QueuePermission
@@ -14,23 +10,15 @@ from ternmq_common.shard.model import MIXED, ConsumerGroup, QueueRef
 from ternmq_proxy.call import Call
 from ternmq_proxy.operations.routes import ALL_QUEUES, find_assignment, find_route
 from ternmq_proxy.services import Services
-from tests.support.operations import BROKER, Stack, opened_stack
+from tests.support.operations import BROKER, Stack
 
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 TOPIC = "orders"
 
 
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    async with AsyncExitStack() as exits:
-        stack = await opened_stack(tmp_path, exits)
-        await stack.create_topic(TOPIC, queues=2, kind=MessageType.FIFO)
-        yield stack
-
-
-@pytest.fixture
-def services(stack: Stack) -> Services:
-    return stack.services
+@pytest.fixture(autouse=True)
+async def topic(stack: Stack) -> None:
+    await stack.create_topic(TOPIC, queues=2, kind=MessageType.FIFO)
 
 
 async def test_a_route_says_what_is_where_and_what_the_topic_accepts(services: Services) -> None:

@@ -97,13 +97,14 @@ async def test_a_lane_keeps_its_order_when_a_request_is_repeated(server: Scripte
     assert bodies(server) == [[0], [0], [0], [1], [2], [3], [4]]
 
 
-async def test_only_what_failed_is_repeated_under_its_id(server: ScriptedServer) -> None:
-    def second_is_busy(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
-        response = stored(request)
-        response.entries[1].status.code = pb.TOO_MANY_REQUESTS
-        response.status.code = pb.MULTIPLE_RESULTS
-        return response
+def second_is_busy(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
+    response = stored(request)
+    response.entries[1].status.code = pb.TOO_MANY_REQUESTS
+    response.status.code = pb.MULTIPLE_RESULTS
+    return response
 
+
+async def test_only_what_failed_is_repeated_under_its_id(server: ScriptedServer) -> None:
     server.script("SendMessage", second_is_busy)
     async with sender_to(server) as sender:
         await sender.put(request_of([7, 8, 9]))
@@ -207,12 +208,6 @@ async def test_encoded_rows_are_stored_with_one_request(server: ScriptedServer) 
 
 
 async def test_of_encoded_rows_only_what_failed_is_repeated_under_its_id(server: ScriptedServer) -> None:
-    def second_is_busy(request: rpc.SendMessageRequest) -> rpc.SendMessageResponse:
-        response = stored(request)
-        response.entries[1].status.code = pb.TOO_MANY_REQUESTS
-        response.status.code = pb.MULTIPLE_RESULTS
-        return response
-
     server.script("SendMessage", second_is_busy)
     async with sender_to(server) as sender:
         await sender.put(plain_request([b"7", b"8", b"9"]))

@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from ternmq import Admin
 from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
-from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_runtime.observability import instruments
 from ternmq_runtime.observability.instruments import INSTRUMENTS
 from ternmq_runtime.observability.otel_metrics import OtelMetrics
@@ -21,8 +20,8 @@ from ternmq_runtime.observability.samples import Samples, Value
 from tests.support.collector import Collector
 from tests.support.embedded import Embedded, RawClient
 from tests.support.series_names import series_names
+from tests.support.stack import ANY_PORT
 
-ANY_PORT = "127.0.0.1:0"
 Series = dict[str, float]
 
 
@@ -159,8 +158,7 @@ async def test_the_lag_of_a_group_counts_every_queue_of_its_topics(settings: Cal
 
 async def test_a_call_is_counted_by_the_code_of_its_answer(settings: Callable[..., ServerSettings]) -> None:
     async with Embedded(settings(auto_create=False)) as server, RawClient(server.grpc) as client:
-        request = rpc.QueryRouteRequest(topic={"name": "nowhere"})
-        assert (await client.call("QueryRoute", request)).status.code == pb.TOPIC_NOT_FOUND
+        assert (await client.call("QueryRoute", topic={"name": "nowhere"})).status.code == pb.TOPIC_NOT_FOUND
         seen = await scraped(server)
     code = "rpc_method=QueryRoute rpc_response_status_code=TOPIC_NOT_FOUND"
     assert seen[f"rpc_server_call_duration_seconds_count {code}"] == 1

@@ -8,12 +8,11 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
 
-from ternmq_common.server_settings import ServerSettings
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_runtime.observability.tracing import child_span, current_traceparent, is_recorded
 from tests.support.collector import Collector, text_of
-from tests.support.embedded import Embedded, Proto, RawClient, duration, message
+from tests.support.embedded import Embedded, Proto, RawClient, duration, local_settings, message
 
 pytestmark = pytest.mark.slow
 
@@ -35,13 +34,7 @@ def serve(tmp_path: Path, collector: Collector) -> Serve:
 
     @asynccontextmanager
     async def running(ratio: float = 0.0) -> AsyncIterator[RawClient]:
-        settings = ServerSettings(
-            data_dir=tmp_path / "data",
-            grpc="127.0.0.1:0",
-            http="127.0.0.1:0",
-            otlp_endpoint=collector.endpoint,
-            trace_ratio=ratio,
-        )
+        settings = local_settings(tmp_path / "data", otlp_endpoint=collector.endpoint, trace_ratio=ratio)
         async with Embedded(settings) as server, RawClient(server.grpc) as client:
             yield client
 
@@ -184,7 +177,7 @@ async def test_a_call_goes_on_with_the_trace_of_its_header(serve: Serve, collect
         [received] = (await client.receive("orders", "billing")).messages
         client.metadata = (*client.metadata, ("traceparent", SAMPLED))
         await client.ack("orders", "billing", received.system_properties.receipt_handle)
-        await client.call("QueryRoute", rpc.QueryRouteRequest(topic={"name": "orders"}))
+        await client.call("QueryRoute", topic={"name": "orders"})
     spans = by_name(collector)
     assert set(spans) == {"ack orders", "apache.rocketmq.v2.MessagingService/QueryRoute"}
     assert {found.parent_span_id.hex() for found in spans.values()} == {PRODUCER}
@@ -194,7 +187,7 @@ async def test_a_call_goes_on_with_the_trace_of_its_header(serve: Serve, collect
 async def test_a_refused_call_is_an_error_in_its_trace(serve: Serve, collector: Collector) -> None:
     async with serve() as client:
         wrong = message("orders", b"x" * (5 << 20), trace_context=SAMPLED)
-        answer = await client.call("SendMessage", rpc.SendMessageRequest(messages=[wrong]))
+        answer = await client.call("SendMessage", messages=[wrong])
         assert answer.status.code == pb.MESSAGE_BODY_TOO_LARGE
     [send] = collector.spans()
     assert send.status.code == SpanStatus.STATUS_CODE_ERROR
