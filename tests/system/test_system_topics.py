@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 
 from ternmq_common.names import SYSTEM_TOPICS, TRACE_TOPIC
-from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
