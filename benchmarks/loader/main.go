@@ -6,9 +6,8 @@
 // The second is a server: what it costs is the floor of any server of this protocol.
 //
 // With -paced it prints a line `ready` once it is connected, begins when it reads a line, and stays connected after its
-// figures until its input ends: the program that started it can take marks in between. It does as official clients do:
-// their metadata and a deadline with each call, a Telemetry stream whose settings were answered, a heartbeat every 10
-// s.
+// figures until its input ends: its parent process can take marks in between. It does as official clients do: their
+// metadata and a deadline with each call, a Telemetry stream whose settings were answered, a heartbeat every 10 s.
 package main
 
 import (
@@ -138,8 +137,7 @@ func parse(work string, arguments []string) *options {
 	set.BoolVar(&o.polling, "polling", true, "each idle client has a receive that waits")
 	set.BoolVar(&o.paced, "paced", false, "print `ready`, wait for a line, and stay until the input ends")
 	set.StringVar(&o.tlsCA, "tls-ca", "", "TLS, with the authority of this file; not of NATS")
-	set.StringVar(&o.accessKey, "access-key", "", "the user that signs each call, with the secret in "+secretVariable+";
-	not of NATS")
+	set.StringVar(&o.accessKey, "access-key", "", "the user that signs each call, with the secret in "+secretVariable+"; not of NATS")
 	if err := set.Parse(arguments); err != nil {
 		log.Fatal(err)
 	}
