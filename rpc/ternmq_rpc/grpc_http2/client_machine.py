@@ -17,6 +17,8 @@ from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 
 Headers = tuple[tuple[str, str], ...]
 _LAST_NUMBER: Final = h2.WINDOW_MAX
+# What something in front of a server says by a status of HTTP.
+_REFUSALS: Final = {"401": int(GrpcStatus.UNAUTHENTICATED), "403": int(GrpcStatus.PERMISSION_DENIED)}
 _PING: Final = h2.encode_frame(h2.PING, 0, 0, b"still on")
 # Methods and timeouts whose headers are kept.
 _OPENINGS_MAX: Final = 256
@@ -166,7 +168,8 @@ class ClientMachine(Http2Machine[S]):
                 return
             stream.has_headers = True
             if status != "200" or not fields.get("content-type", "").startswith("application/grpc"):
-                self._break_stream(stream, f"it does not speak gRPC: HTTP status {status or 'missing'}", None)
+                text = f"it does not speak gRPC: HTTP status {status or 'missing'}"
+                self._break_stream(stream, text, _REFUSALS.get(status))
                 return
         elif not end_stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "headers in the midst of a stream")

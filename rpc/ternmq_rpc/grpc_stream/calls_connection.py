@@ -166,8 +166,7 @@ class CallsConnection(ClientConnection[ClientCall]):
 
     def abort_stream(self, stream: ClientCall, status: GrpcStatus, text: str) -> None:
         super().abort_stream(stream, status, text)
-        if self._waiting:
-            self._admit_waiting()
+        self._go_on()
 
     # --- what is received
 
@@ -183,6 +182,10 @@ class CallsConnection(ClientConnection[ClientCall]):
             stream.wake_reader()
 
     def after_receive(self) -> None:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Let others begin where calls have ended; close a connection that takes no more, after its last call."""
         if self._waiting:
             self._admit_waiting()
         if self.machine.leaving and not self.machine.streams and not self.closed:

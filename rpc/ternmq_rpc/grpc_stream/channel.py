@@ -137,6 +137,7 @@ class Channel:
         try:
             async with asyncio.timeout(timeout_s):
                 connection = self._ready
+                attempts = 1
                 while True:
                     if connection is None:
                         connection = await self._wait_connected()
@@ -145,6 +146,9 @@ class Channel:
                     try:
                         await connection.wait_room()
                     except StreamBroken:
+                        attempts += 1
+                        if attempts > _REPEATS_MAX:  # else a server that leaves at once would be called for ever
+                            raise
                         connection = self._ready
                     else:
                         return connection
