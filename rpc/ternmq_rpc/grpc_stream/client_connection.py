@@ -7,10 +7,11 @@ from ternmq_rpc.grpc_http2.client_machine import ClientMachine
 from ternmq_rpc.grpc_http2.messages import StreamBroken
 from ternmq_rpc.grpc_stream.connection import AnyStream, Http2Connection
 from ternmq_rpc.serving.budgets import ConnectionBudgets
-from ternmq_rpc.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
     import ssl
+
+    from ternmq_rpc.tls.transport import TlsTransport
 
 BUDGETS: Final = ConnectionBudgets()
 # What a server does that wants another kind of connection, or a client certificate. `advise_on_failure` of the client
@@ -42,6 +43,8 @@ class ClientConnection(Http2Connection[AnyStream, ClientMachine[AnyStream]], Gen
         identity."""
         if context is None:
             return self
+        from ternmq_rpc.tls.transport import TlsTransport  # plain connections do without
+
         self._tls = TlsTransport(
             self,
             context,

@@ -9,7 +9,6 @@ Versions below TLS 1.2 are refused.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -154,6 +153,8 @@ def _read_content(pem: Pem) -> bytes:
 @contextmanager
 def _as_file(pem: Pem) -> Iterator[str]:
     """Return a path for as long as the block lasts: Python's ssl loads certificates and keys only from files."""
+    import tempfile  # few need it
+
     with ExitStack() as stack:
         if isinstance(pem, bytes):
             file = stack.enter_context(tempfile.NamedTemporaryFile())  # for this user alone
