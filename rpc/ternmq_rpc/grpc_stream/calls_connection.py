@@ -205,6 +205,8 @@ class CallsConnection(ClientConnection[ClientCall]):
         self._end_calls(self._end_reason or f"{self.authority} closed the connection")
 
     def hang_up(self, why: str) -> None:
+        if not self.closed:
+            self.machine.send_goaway()
         super().hang_up(why)
         self._end_calls(why)
 

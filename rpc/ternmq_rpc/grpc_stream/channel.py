@@ -124,11 +124,9 @@ class Channel:
             await asyncio.wait((connecting,))
         connections = list(self._connections)
         for connection in connections:
-            connection.machine.send_goaway()
-            connection.hang_up("the channel was closed")
+            connection.close_connection("the channel was closed")
         for connection in connections:
             await connection.ended
-        await asyncio.sleep(0)  # for handshakes that were abandoned
 
     # --- connections
 

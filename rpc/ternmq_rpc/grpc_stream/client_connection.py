@@ -52,6 +52,7 @@ class ClientConnection(Http2Connection[AnyStream, ClientMachine[AnyStream]], Gen
             on_ready=self._tls_ready,
             on_failed=self._tls_failed,
             on_broken=self._tls_broken,
+            on_lost=self._note_end,
             server_name=server_name,
         )
         return self._tls
@@ -63,7 +64,6 @@ class ClientConnection(Http2Connection[AnyStream, ClientMachine[AnyStream]], Gen
     def _tls_failed(self, why: str) -> None:
         if not self.greeted.done():
             self.greeted.set_exception(StreamBroken(f"no TLS with {self.authority}: {why}"))
-        self._note_end()
 
     def _tls_broken(self, why: str) -> None:
         self._lost_by = f"TLS with {self.authority} broke: {why}"
@@ -76,11 +76,14 @@ class ClientConnection(Http2Connection[AnyStream, ClientMachine[AnyStream]], Gen
         """Note that nobody waits for the connection any more; close one that was not opened."""
         if not self.greeted.done() or self.greeted.cancelled():
             self.greeted.cancel()
-            if self._transport is not None:
-                self.hang_up(why)
-            elif self._tls is not None:
-                self._tls.abandon_handshake()
-                self._note_end()
+            self.close_connection(why)
+
+    def close_connection(self, why: str) -> None:
+        """Close the connection, or the handshake before it; `ended` is done after that."""
+        if self._transport is not None:
+            self.hang_up(why)
+        elif self._tls is not None:
+            self._tls.abandon_handshake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._lost_by and exc is not None:
