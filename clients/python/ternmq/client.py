@@ -65,7 +65,8 @@ class Client:
     """
 
     client_type: pb.ClientType
-    _channel_options: tuple[tuple[str, int], ...] = ()
+    _repeats_calls = True
+    """Whether a connection repeats calls that a server refused without looking at them."""
 
     def __init__(
         self,
@@ -211,7 +212,7 @@ class Client:
             if self._life not in {ClientLife.RUNNING, ClientLife.CLOSING}:
                 self._check_running()
             connection = self._connections[endpoints] = GrpcConnection(
-                endpoints, self._identity, self._tls, *self._channel_options
+                endpoints, self._identity, self._tls, repeats=self._repeats_calls
             )
         return connection
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 
 CALL_TIMEOUT_S = 10
-CHANNEL_OPTIONS = (("grpc.max_receive_message_length", -1),)
 CLIENT_NAME = "ternmq-command"
 
 

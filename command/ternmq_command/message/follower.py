@@ -11,34 +11,32 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self, TypeVar
 
-import grpc.aio
 from google.protobuf.message import Message
 
 from ternmq.admin.clients.plain_calls import new_client_name
-from ternmq.connections.connection import open_channel
+from ternmq.connections.connection import PULL_MESSAGE, SERVICE
 from ternmq.connections.endpoints import Endpoints
 from ternmq.connections.identity import ClientIdentity, Metadata
 from ternmq.errors import UnusableFile
 from ternmq.messages.message_view import MessageView
 from ternmq_command.calls.access import current_access, explain_refusal
 from ternmq_command.calls.connection_notice import ConnectionNotice, wait_before_retry
-from ternmq_command.calls.service_calls import CALL_TIMEOUT_S, CHANNEL_OPTIONS, CLIENT_NAME, call_failure
+from ternmq_command.calls.service_calls import CALL_TIMEOUT_S, CLIENT_NAME, call_failure
 from ternmq_command.terminal.failures import CallBroken, CallRefused, CommandFailure, ServerUnreachable, WrongUsage
 from ternmq_common.errors import RETRYABLE
 from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_protos.v2 import definition_pb2, service_pb2
+from ternmq_rpc.grpc_http2.messages import StreamBroken
+from ternmq_rpc.grpc_stream.channel import Channel
 
 A = TypeVar("A", bound=Message)
 
-SERVICE = "apache.rocketmq.v2.MessagingService"
 GROUP = "ternmq-tail"
 BATCH_MAX = 32
 WAITING_MAX = 256
 READABLE = (definition_pb2.READ, definition_pb2.READ_WRITE)
 # No message came, or retention removed the next one: in both cases next_offset is where to continue.
 HARMLESS = (definition_pb2.OK, definition_pb2.MESSAGE_NOT_FOUND)
-# By default, grpc takes up to two minutes to reconnect.
-RECONNECTS = (("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 5000))
 AT_ONCE = timedelta(0)
 
 
@@ -78,15 +76,19 @@ class TopicFollower:
         self._identity = ClientIdentity(access.credentials(), client_id=new_client_name(CLIENT_NAME))
         self._tls = access.tls_options()
         self._notice = ConnectionNotice(endpoint)
+        self._is_closed = False
         try:
-            self._channel: grpc.aio.Channel = open_channel(grpc.aio, endpoint, self._tls, *CHANNEL_OPTIONS, *RECONNECTS)
+            context = None if self._tls is None else self._tls.ssl_context()
         except UnusableFile as error:
             raise WrongUsage(str(error)) from None
+        server_name = None if self._tls is None else self._tls.server_name
+        self._channel = Channel(Endpoints.parse(endpoint).addresses, tls=context, server_name=server_name)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._is_closed = True
         await self._channel.close()
 
     async def follow_messages(self, start: StartPosition) -> AsyncIterator[MessageView]:
@@ -188,42 +190,54 @@ class TopicFollower:
             filter_expression=self._expression,
             long_polling_timeout=long_poll,
         )
-        call = self._channel.unary_stream(
-            f"/{SERVICE}/PullMessage",
-            request_serializer=service_pb2.PullMessageRequest.SerializeToString,
-            response_deserializer=service_pb2.PullMessageResponse.FromString,
-        )
-        timeout_s = long_poll.total_seconds() + CALL_TIMEOUT_S
         status = None
         endpoints = Endpoints.from_proto(queue.broker.endpoints)
-        try:
-            async for answer in call(request, timeout=timeout_s, metadata=await self._call_metadata()):
-                kind = answer.WhichOneof("content")
-                if kind == "message":
-                    self._notice.report_success(begun_after)
-                    await arrived.put(MessageView(answer.message, broker=queue.broker.name, endpoints=endpoints))
-                    position.next_offset = answer.message.system_properties.queue_offset + 1
-                elif kind == "next_offset":
-                    position.next_offset = answer.next_offset
-                elif kind == "status":
-                    status = answer.status
-        except grpc.aio.AioRpcError as error:
-            raise call_failure(self._endpoint, error.code().value[0], error.details() or "") from None
+        async for answer in self._pull_parts(request, long_poll.total_seconds() + CALL_TIMEOUT_S):
+            kind = answer.WhichOneof("content")
+            if kind == "message":
+                self._notice.report_success(begun_after)
+                await arrived.put(MessageView(answer.message, broker=queue.broker.name, endpoints=endpoints))
+                position.next_offset = answer.message.system_properties.queue_offset + 1
+            elif kind == "next_offset":
+                position.next_offset = answer.next_offset
+            elif kind == "status":
+                status = answer.status
         if status is not None and status.code not in HARMLESS:
             _check_status(status)
         self._notice.report_success(begun_after)
 
-    async def _call_unary(self, method: str, request: Message, answer_type: type[A]) -> A:
-        call = self._channel.unary_unary(
-            f"/{SERVICE}/{method}",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=answer_type.FromString,
-        )
+    async def _pull_parts(
+        self, request: service_pb2.PullMessageRequest, timeout_s: float
+    ) -> AsyncIterator[service_pb2.PullMessageResponse]:
+        """Yield the parts of the answer to a pull as they arrive."""
+        metadata = await self._call_metadata()
         try:
-            answer: A = await call(request, timeout=CALL_TIMEOUT_S, metadata=await self._call_metadata())
-        except grpc.aio.AioRpcError as error:
-            raise call_failure(self._endpoint, error.code().value[0], error.details() or "") from None
-        return answer
+            call = await self._channel.open_call(
+                PULL_MESSAGE.path, metadata, connect_timeout_s=CALL_TIMEOUT_S, timeout_s=timeout_s
+            )
+            try:
+                call.send_request(request.SerializeToString())
+                while (part := await call.read_message()) is not None:
+                    yield service_pb2.PullMessageResponse.FromString(part)
+            finally:
+                call.abort_stream("nobody reads the answer")
+        except StreamBroken as broken:
+            raise self._failure_of(broken) from None
+
+    async def _call_unary(self, method: str, request: Message, answer_type: type[A]) -> A:
+        metadata = await self._call_metadata()
+        try:
+            answer = await self._channel.ask(SERVICE + method, metadata, request.SerializeToString(), CALL_TIMEOUT_S)
+        except StreamBroken as broken:
+            raise self._failure_of(broken) from None
+        return answer_type.FromString(answer)
+
+    def _failure_of(self, broken: StreamBroken) -> CommandFailure:
+        """Return the failure for a call that broke. A follower that was closed ends its pulls, which is none."""
+        if self._is_closed:
+            raise asyncio.CancelledError
+        details = broken.said or str(broken)
+        return call_failure(self._endpoint, broken.status, details, uses_tls=self._tls is not None)
 
 
 def _check_status(status: definition_pb2.Status) -> None:

@@ -1,20 +1,29 @@
 """The client's end of a connection: opens streams, one after the other or several at a time, and reports how they
 end."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
-from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, SettingId
+from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, HEADER, PREFACE, ErrorCode, Http2Error, SettingId
 from ternmq_rpc.grpc_http2.headers.header_reader import HeaderReader, HeaderTable
 from ternmq_rpc.grpc_http2.headers.header_rules import MalformedHeaders
 from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
 from ternmq_rpc.grpc_http2.machine import Http2Machine, S, greeting_frames
-from ternmq_rpc.grpc_http2.messages import GrpcStatus, status_text
+from ternmq_rpc.grpc_http2.messages import GrpcStatus, decode_percent, status_text
+from ternmq_rpc.grpc_http2.timeouts import TIMEOUT, format_timeout
 from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 
+Headers = tuple[tuple[str, str], ...]
 _LAST_NUMBER: Final = h2.WINDOW_MAX
+# What something in front of a server says by a status of HTTP.
+_REFUSALS: Final = {"401": int(GrpcStatus.UNAUTHENTICATED), "403": int(GrpcStatus.PERMISSION_DENIED)}
+_PING: Final = h2.encode_frame(h2.PING, 0, 0, b"still on")
+# Methods and timeouts whose headers are kept.
+_OPENINGS_MAX: Final = 256
+# A request may be answered by window updates, and by a ping.
+_EARNED_BY_REQUEST: Final = 3
 # Servers answer with the same few fields again and again, except for what `grpc-message` says.
 _HEADERS: Final = HeaderReader(("content-type", "grpc-status", "grpc-message"), cached_max=64)
 
@@ -26,17 +35,31 @@ class ClientMachine(Http2Machine[S]):
     stream has `is_ended_there` too.
     """
 
-    __slots__ = ("_authority", "_block", "_block_of", "_number", "_table", "leaving")
+    __slots__ = (
+        "_authority",
+        "_block",
+        "_block_of",
+        "_number",
+        "_openings",
+        "_scheme",
+        "_table",
+        "leaving",
+        "streams_max",
+    )
 
-    def __init__(self, authority: str, budgets: ConnectionBudgets, now: float) -> None:
+    def __init__(self, authority: str, budgets: ConnectionBudgets, now: float, *, scheme: str = "http") -> None:
         super().__init__(budgets, BudgetLedger(), now)
         self._authority = authority
+        self._scheme = scheme
         self._number = 1
-        # The header block of the last call, and of which method and headers: the next one mostly has the same.
+        # The header blocks with which calls of a method begin, and that of the last call's own headers: the next one
+        # mostly has the same.
+        self._openings: dict[tuple[str, float], bytes] = {}
         self._block = b""
-        self._block_of: tuple[str, tuple[tuple[str, str], ...]] = ("", ())
+        self._block_of: Headers = ()
         self._table: HeaderTable | None = None
         self.leaving = False
+        self.streams_max = _LAST_NUMBER
         self._ready.append(PREFACE + greeting_frames({SettingId.ENABLE_PUSH: 0}, budgets.connection_in_bytes_max))
 
     @property
@@ -44,36 +67,68 @@ class ClientMachine(Http2Machine[S]):
         """Whether another stream can be opened."""
         return not self.leaving and self.failure is None and self._number <= _LAST_NUMBER
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the server allows another stream."""
+        return len(self.streams) < self.streams_max
+
     def open_stream(
-        self, method: str, create_stream: Callable[[int, int], S], headers: Iterable[tuple[str, str]] = ()
+        self, method: str, create_stream: Callable[[int, int], S], headers: Headers = (), *, timeout_s: float = 0.0
     ) -> S:
         """Begin a call. `create_stream` creates its stream from number and window; `headers` are added to those of
-        gRPC."""
+        gRPC. `timeout_s` is how long this side waits; 0: for ever."""
         assert self.can_open
         number = self._last_stream = self._number
         self._number += 2
         stream = self.streams[number] = create_stream(number, self._outflow.first_window)
         stream.is_conversation = True
-        block = self._encode_headers(method, tuple(headers))
-        self._ready.append(h2.header_frames(number, block, DEFAULT_FRAME_MAX, end_stream=False))
+        if headers is not self._block_of:
+            self._block = literal_block(headers)
+            self._block_of = headers
+        opening = self._openings.get((method, timeout_s)) or self._encode_opening(method, timeout_s)
+        size = len(opening) + len(self._block)
+        if size <= DEFAULT_FRAME_MAX:
+            head = HEADER.pack(size << 8 | h2.HEADERS, h2.END_HEADERS, number)
+            self._ready.append(head + opening + self._block)
+        else:
+            self._ready.append(h2.header_frames(number, opening + self._block, DEFAULT_FRAME_MAX, end_stream=False))
         return stream
 
-    def _encode_headers(self, method: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-        if self._block_of != (method, headers):
-            self._block = literal_block(
-                (
-                    (":method", "POST"),
-                    (":scheme", "http"),
-                    (":path", method),
-                    (":authority", self._authority),
-                    ("te", "trailers"),
-                    ("content-type", "application/grpc"),
-                    ("user-agent", "ternmq"),
-                    *headers,
-                )
+    def _encode_opening(self, method: str, timeout_s: float) -> bytes:
+        """Encode the headers of gRPC itself."""
+        timeout = ((TIMEOUT, format_timeout(timeout_s)),) if timeout_s else ()
+        block = literal_block(
+            (
+                (":method", "POST"),
+                (":scheme", self._scheme),
+                (":path", method),
+                (":authority", self._authority),
+                ("te", "trailers"),
+                *timeout,
+                ("content-type", "application/grpc"),
+                ("user-agent", "ternmq"),
             )
-            self._block_of = (method, headers)
-        return self._block
+        )
+        if len(self._openings) >= _OPENINGS_MAX:
+            self._openings.clear()
+        self._openings[method, timeout_s] = block
+        return block
+
+    def send_request(self, stream: S, message: bytes) -> None:
+        """Send the only message of this side, and its end."""
+        stream.is_ended_here = True
+        frame = None if self.blocked else self._outflow.try_send(stream, (message,), h2.END_STREAM)
+        if frame is not None:
+            self._control.add_allowance(_EARNED_BY_REQUEST)
+            self._ready.append(frame)
+        else:
+            self._outflow.add_messages(stream, (message,))
+            self.end_stream(stream)
+
+    def send_ping(self) -> None:
+        """Have the server answer, so that something is read if it is there."""
+        if self.failure is None:
+            self._ready.append(_PING)
 
     def end_stream(self, stream: S) -> None:
         """Send the end of the stream after all that waits."""
@@ -93,6 +148,9 @@ class ClientMachine(Http2Machine[S]):
 
     # --- what is received
 
+    def _limit_streams(self, streams_max: int) -> None:
+        self.streams_max = streams_max
+
     def _handle_headers(self, number: int, block: bytes, *, end_stream: bool) -> None:
         stream = self.streams.get(number)
         try:
@@ -110,7 +168,8 @@ class ClientMachine(Http2Machine[S]):
                 return
             stream.has_headers = True
             if status != "200" or not fields.get("content-type", "").startswith("application/grpc"):
-                self._break_stream(stream, f"it does not speak gRPC: HTTP status {status or 'missing'}", None)
+                text = f"it does not speak gRPC: HTTP status {status or 'missing'}"
+                self._break_stream(stream, text, _REFUSALS.get(status))
                 return
         elif not end_stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "headers in the midst of a stream")
@@ -129,7 +188,9 @@ class ClientMachine(Http2Machine[S]):
         status = fields.get("grpc-status", str(int(GrpcStatus.UNKNOWN)))
         if status != "0":
             stream.is_ended_there = True
-            text = status_text(status, fields.get("grpc-message", ""))
+            message = fields.get("grpc-message", "")
+            stream.said = decode_percent(message) if message else ""
+            text = status_text(status, message)
             self._break_stream(stream, text, int(status) if status.isdecimal() and len(status) < 10 else None)
         elif stream.incoming.partial:
             self._break_stream(stream, "the stream ended within a message", GrpcStatus.INTERNAL)
@@ -155,5 +216,6 @@ class ClientMachine(Http2Machine[S]):
             why += f", {text}"
         for stream in list(self.streams.values()):
             if stream.number > last_stream:
+                stream.is_refused = True
                 self._break_stream(stream, why, None)
         self._events.append((EventKind.LEAVING, None, why))

@@ -147,6 +147,9 @@ class Http2Machine(ABC, Generic[S]):
     def _check_stray(self, number: int, *, end_stream: bool) -> None:
         """Check contents of a stream that has ended; Http2Error if they can't have been in flight when it ended."""
 
+    def _limit_streams(self, streams_max: int) -> None:
+        """Note how many streams the peer allows to be open."""
+
     def _add_lingering(self, number: int) -> None:
         """Remember a stream that has ended here, since the peer may not know yet."""
 
@@ -459,6 +462,8 @@ class Http2Machine(ABC, Generic[S]):
                 self._outflow.frame_max = min(value, FRAME_MAX)
             elif number == SettingId.HEADER_TABLE_SIZE:
                 self._table_update = NO_TABLE
+            elif number == SettingId.MAX_CONCURRENT_STREAMS:
+                self._limit_streams(value)
         self._queue_answer(h2.encode_frame(h2.SETTINGS, h2.ACK, 0))
         if not self.greeted:
             self.greeted = True
@@ -483,6 +488,7 @@ class Http2Machine(ABC, Generic[S]):
             if number > self._last_stream:
                 raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"RST_STREAM on stream {number}, which nobody has opened")
             if (stream := self.streams.get(number)) is not None:
+                stream.is_refused = code == ErrorCode.REFUSED_STREAM
                 self.forget_stream(stream)
                 self._events.append((EventKind.BROKEN, stream, f"it broke the stream off: {h2.error_name(code)}"))
                 self._count_reset()

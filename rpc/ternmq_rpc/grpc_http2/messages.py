@@ -15,7 +15,7 @@ _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != 
 
 
 class GrpcStatus(IntEnum):
-    """The status codes of gRPC that are used here."""
+    """The status codes of gRPC."""
 
     OK = 0
     CANCELLED = 1
@@ -23,19 +23,27 @@ class GrpcStatus(IntEnum):
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
     ABORTED = 10
+    OUT_OF_RANGE = 11
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    DATA_LOSS = 15
     UNAUTHENTICATED = 16
 
 
 class StreamBroken(Exception):
-    """The stream can't be used any more; the text says why. `status` is gRPC's, if the other side sent one."""
+    """The stream can't be used any more; the text says why. `status` is gRPC's, if the other side sent one, `said` the
+    text that it sent with it. `is_refused`: the other side has done nothing for it, so that it may be repeated."""
 
-    def __init__(self, text: str, *, status: int | None = None) -> None:
+    def __init__(self, text: str, *, status: int | None = None, said: str = "", is_refused: bool = False) -> None:
         self.status = status
+        self.said = said
+        self.is_refused = is_refused
         super().__init__(text)
 
 
@@ -176,6 +184,14 @@ def decode_percent(text: str) -> str:
     from urllib.parse import unquote
 
     return unquote(text, errors="replace")
+
+
+def status_name(status: int) -> str:
+    """Return gRPC's name of a status."""
+    try:
+        return GrpcStatus(status).name
+    except ValueError:
+        return f"status {status}"
 
 
 def status_text(status: str, message: str) -> str:

@@ -108,8 +108,8 @@ class SendQueue:
         if out.out_bytes or out.tail is not None:
             self._count_waiting(-out.drop_waiting())
 
-    def try_send(self, out: OutStream, messages: Sequence[bytes]) -> bytes | None:
-        """Return the messages as one frame that may be sent now; None: they have to wait."""
+    def try_send(self, out: OutStream, messages: Sequence[bytes], flags: int = 0) -> bytes | None:
+        """Return the messages as one frame with these flags that may be sent now; None: they have to wait."""
         count = len(messages)
         size = PREFIX_BYTES * count + (len(messages[0]) if count == 1 else sum(map(len, messages)))
         if size > out.out_window or size > self.window or size > self.frame_max or self._line or out.out_bytes:
@@ -117,8 +117,8 @@ class SendQueue:
         out.out_window -= size
         self.window -= size
         if count == 1:
-            return _MESSAGE_HEAD.pack(size << 8, 0, out.number, 0, size - PREFIX_BYTES) + messages[0]
-        pieces = [HEADER.pack(size << 8, 0, out.number)]
+            return _MESSAGE_HEAD.pack(size << 8, flags, out.number, 0, size - PREFIX_BYTES) + messages[0]
+        pieces = [HEADER.pack(size << 8, flags, out.number)]
         for message in messages:
             pieces += (PREFIX.pack(0, len(message)), message)
         return b"".join(pieces)

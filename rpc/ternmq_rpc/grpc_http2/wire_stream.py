@@ -12,8 +12,9 @@ STREAM_WINDOW: Final = 16 << 20
 class WireStream(OutStream):
     """The state of a stream. `window`: what the peer may still send; `held_bytes`: received bytes that count against
     the budgets; `request_began`: when its request did, in the machine's time; `has_headers`: the headers of the answer
-    were sent, or received; `expected_bytes`: bytes that `content-length` still promises; a stream that is
-    `is_forgotten` is not known to the machine any more.
+    were sent, or received; `expected_bytes`: bytes that `content-length` still promises; `status` and `said`:
+    the status that the peer sent, and its text; a stream that is `is_refused` was not looked at by the peer, one that
+    is `is_forgotten` is not known to the machine any more.
 
     Credit   bytes of messages are given back to the peer's window when they are read. Those of an unfinished message at
              the head of the queue are given back as they arrive (`early_bytes`), else one larger than the window would
@@ -33,8 +34,10 @@ class WireStream(OutStream):
         "is_ended_here",
         "is_ended_there",
         "is_forgotten",
+        "is_refused",
         "owed_bytes",
         "request_began",
+        "said",
         "status",
         "window",
     )
@@ -56,6 +59,8 @@ class WireStream(OutStream):
         self.has_headers = False
         self.expected_bytes: int | None = None
         self.status: int | None = None
+        self.said = ""
+        self.is_refused = False
         self.is_conversation = False
         self.is_ended_here = False
         self.is_ended_there = False

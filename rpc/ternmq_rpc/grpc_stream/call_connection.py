@@ -7,9 +7,9 @@ from ternmq_rpc.grpc_http2.events import EventKind
 from ternmq_rpc.grpc_http2.frames import PREFACE, ErrorCode
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_http2.server_machine import ServerMachine
+from ternmq_rpc.grpc_http2.timeouts import TIMEOUT, parse_timeout
 from ternmq_rpc.grpc_stream.connection import Http2Connection
 from ternmq_rpc.grpc_stream.served_call import ServedCall
-from ternmq_rpc.grpc_stream.timeouts import TIMEOUT, parse_timeout
 from ternmq_rpc.serving.time_limits import TimeLimits
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from ternmq_common.event_loop.eager import start_eagerly
 from ternmq_rpc.grpc_http2.headers.header_reader import HeaderReader
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
+from ternmq_rpc.grpc_http2.timeouts import TIMEOUT
 from ternmq_rpc.grpc_stream.call_connection import CallConnection
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
-from ternmq_rpc.grpc_stream.timeouts import TIMEOUT
 from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX, ConnectionServer
 
 if TYPE_CHECKING:

@@ -7,8 +7,6 @@ from typing import Final, Protocol
 _FINE_S: Final = 0.01
 _COARSE_S: Final = 1.0
 _FINE_UP_TO_S: Final = 60.0
-# A call that would end later has no deadline: its timer would outlive it for too long.
-LATEST_S: Final = 24 * 3600.0
 
 
 class ExpiringCall(Protocol):

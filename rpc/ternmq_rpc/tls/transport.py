@@ -27,11 +27,12 @@ class TlsTransport(asyncio.BufferedProtocol):
     """TLS of one connection. Exactly one of `on_ready` and `on_failed` is called, once: `on_ready` when the handshake
     is done, to connect the protocol; `on_failed`, with the reason, when the handshake has failed. `on_broken` is
     called, with the reason, when the peer breaks the rules of TLS after that; the protocol sees an ordinary end of the
-    connection."""
+    connection. `on_lost` is called when a connection is closed that the protocol does not know, since its handshake was
+    not done."""
 
     __slots__ = (
-        "_blocked", "_broke", "_buffer", "_closing", "_failed", "_protocol", "_raw", "_reading", "_ready", "_session",
-        "_settled",
+        "_blocked", "_broke", "_buffer", "_closing", "_failed", "_lost", "_protocol", "_raw", "_reading", "_ready",
+        "_session", "_settled",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +44,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         on_ready: "Callable[[], None]",
         on_failed: "Callable[[str], None]",
         on_broken: "Callable[[str], None] | None" = None,
+        on_lost: "Callable[[], None] | None" = None,
         server_name: str | None = None,
     ) -> None:
         """With `server_name` a client's side, else a server's. `buffer` may be shared: its bytes are taken out at
@@ -53,6 +55,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._ready = on_ready
         self._failed = on_failed
         self._broke = on_broken
+        self._lost = on_lost
         self._raw: asyncio.Transport
         self._settled = False  # `on_ready` or `on_failed` was called
         self._reading = True
@@ -100,6 +103,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             protocol.connection_lost(exc)
         else:
             self._fail_handshake("it closed the connection" if exc is None else str(exc))
+            if self._lost is not None:
+                self._lost()
 
     # --- the handshake
 

@@ -9,9 +9,9 @@ from ternmq.pull.offset_reader import OffsetReader
 from ternmq_protos.admin_v1 import admin_pb2
 
 SERVICE = "/ternmq.admin.v1.Admin/"
-_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
-_CREATE_TOPIC = RpcMethod("CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
-_GROUP = RpcMethod("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
+_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse, SERVICE)
+_CREATE_TOPIC = RpcMethod("CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse, SERVICE)
+_GROUP = RpcMethod("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse, SERVICE)
 
 
 class PipelineAdministrator(OffsetReader):
@@ -25,16 +25,12 @@ class PipelineAdministrator(OffsetReader):
 
     def describe_topic(self, name: str) -> admin_pb2.DescribeTopicResponse:
         """`NotFound` if the group does not exist; this does not create it."""
-        return self._call_patiently(
-            self._access_point, _TOPIC, admin_pb2.DescribeTopicRequest(name=name), service=SERVICE
-        )
+        return self._call_patiently(self._access_point, _TOPIC, admin_pb2.DescribeTopicRequest(name=name))
 
     def create_topic(self, topic: admin_pb2.Topic) -> None:
         """Nothing happens if it is there with the same settings."""
         request = admin_pb2.CreateTopicRequest(topic=topic)
-        self._call_patiently(self._access_point, _CREATE_TOPIC, request, service=SERVICE)
+        self._call_patiently(self._access_point, _CREATE_TOPIC, request)
 
     def describe_group(self, name: str) -> admin_pb2.DescribeGroupResponse:
-        return self._call_patiently(
-            self._access_point, _GROUP, admin_pb2.DescribeGroupRequest(name=name), service=SERVICE
-        )
+        return self._call_patiently(self._access_point, _GROUP, admin_pb2.DescribeGroupRequest(name=name))

@@ -1,4 +1,4 @@
-"""Processes whose threads are those of gevent or eventlet, where gRPC would hang: clients say so at their start.
+"""Processes whose threads are those of gevent or eventlet, where they would hang: clients say so at their start.
 
 The libraries are played by what a client asks them; with gevent 26.9 and eventlet 0.41 themselves it was tried by hand.
 """

@@ -14,6 +14,7 @@ from ternmq import Message, MessageView, Producer, PullConsumer, PushConsumer, S
 from ternmq.connections.grpc_errors import error_of_status
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
+from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from tests.support.embedded import Embedded, RawClient, local_settings
 from tests.support.until import until
 from tests.unit.client.scripted_server import TOPIC, ScriptedServer
@@ -112,17 +113,17 @@ async def test_a_missing_group_is_not_found(strict: Embedded, make: Callable[[st
 @pytest.mark.parametrize(
     ("status", "said", "family", "code"),
     [
-        (grpc.StatusCode.INVALID_ARGUMENT, "ILLEGAL_TOPIC: no", ternmq.BadRequest, pb.ILLEGAL_TOPIC),
-        (grpc.StatusCode.INVALID_ARGUMENT, "TOPIC_NOT_FOUND: no", ternmq.NotFound, pb.TOPIC_NOT_FOUND),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS: no", ternmq.TooManyRequests, pb.TOO_MANY_REQUESTS),
-        (grpc.StatusCode.INVALID_ARGUMENT, "no code: no", ternmq.BadRequest, pb.BAD_REQUEST),
-        (grpc.StatusCode.INVALID_ARGUMENT, "OK: no", ternmq.BadRequest, pb.BAD_REQUEST),
-        (grpc.StatusCode.INVALID_ARGUMENT, "ILLEGAL_TOPIC", ternmq.BadRequest, pb.BAD_REQUEST),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "too large", ternmq.ConnectionFailed, pb.CODE_UNSPECIFIED),
+        (GrpcStatus.INVALID_ARGUMENT, "ILLEGAL_TOPIC: no", ternmq.BadRequest, pb.ILLEGAL_TOPIC),
+        (GrpcStatus.INVALID_ARGUMENT, "TOPIC_NOT_FOUND: no", ternmq.NotFound, pb.TOPIC_NOT_FOUND),
+        (GrpcStatus.RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS: no", ternmq.TooManyRequests, pb.TOO_MANY_REQUESTS),
+        (GrpcStatus.INVALID_ARGUMENT, "no code: no", ternmq.BadRequest, pb.BAD_REQUEST),
+        (GrpcStatus.INVALID_ARGUMENT, "OK: no", ternmq.BadRequest, pb.BAD_REQUEST),
+        (GrpcStatus.INVALID_ARGUMENT, "ILLEGAL_TOPIC", ternmq.BadRequest, pb.BAD_REQUEST),
+        (GrpcStatus.RESOURCE_EXHAUSTED, "too large", ternmq.ConnectionFailed, pb.CODE_UNSPECIFIED),
     ],
 )
 def test_a_refusal_by_a_status_of_grpc_has_the_protocols_code(
-    status: grpc.StatusCode, said: str, family: type[ternmq.ClientError], code: pb.Code
+    status: GrpcStatus, said: str, family: type[ternmq.ClientError], code: pb.Code
 ) -> None:
     error = error_of_status("mq:8081", "Telemetry", status, said, uses_tls=False)
     assert (type(error), error.code) == (family, code)

@@ -18,8 +18,15 @@ def test_it_has_no_other_name() -> None:
         _ = ternmq.Prodcer  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("modules", ["ternmq, ternmq_command.main", "ternmq_command.main, ternmq_proxy.server.main"])
-def test_a_command_and_a_server_do_without_the_clients_grpc(modules: str) -> None:
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "ternmq.blocking, ternmq.pull.offset_reader, ternmq.admin.clients.client, ternmq.lite.lite_push_consumer",
+        "ternmq, ternmq_command.main, ternmq_command.message.follower",
+        "ternmq_command.main, ternmq_proxy.server.main",
+    ],
+)
+def test_nothing_needs_the_library_of_grpc(modules: str) -> None:
     program = f"import sys, {modules}; print('grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -36,7 +36,7 @@ def test_an_answer_that_breaks_off_is_gone_on_with_behind_its_last_message(
     monkeypatch.setattr(orders.memory, "PullMessage", broken)
     result = call_server("tail", "orders", "--from-beginning", "--max", "6")
     assert [line.split()[-1] for line in result.stdout.splitlines()] == list("012345")
-    assert asked == [0, 3]
+    assert asked[:2] == [0, 3]  # it may have asked for more before the reader had enough
     lost, back = result.stderr.splitlines()
     assert lost.startswith(f"ternmq: lost the connection to {orders.endpoint} (")
     assert back == f"ternmq: connected to {orders.endpoint} again"

@@ -40,15 +40,6 @@ class Endpoints:
             addresses=[pb.Address(host=host, port=port) for host, port in self.addresses],
         )
 
-    @property
-    def grpc_target(self) -> str:
-        if self.scheme == pb.IPv4:
-            return "ipv4:" + ",".join(f"{host}:{port}" for host, port in self.addresses)
-        if self.scheme == pb.IPv6:
-            return "ipv6:" + ",".join(f"[{host}]:{port}" for host, port in self.addresses)
-        host, port = self.addresses[0]
-        return f"dns:///{host}:{port}"
-
     def __str__(self) -> str:
         form = "[{}]:{}" if self.scheme == pb.IPv6 else "{}:{}"
         return ";".join(form.format(host, port) for host, port in self.addresses)

@@ -2,9 +2,6 @@
 
 from typing import cast
 
-import grpc
-import grpc.aio
-
 from ternmq.connections.tls import advise_on_failure
 from ternmq.errors import (
     BadRequest,
@@ -18,41 +15,41 @@ from ternmq.errors import (
     create_error,
 )
 from ternmq_protos.v2 import definition_pb2 as pb
+from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken, status_name
 
 # A server that ends cancels calls that have just arrived; our own cancelled calls end in another way.
 _BROKEN = frozenset(
     {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.ABORTED,
+        GrpcStatus.UNAVAILABLE,
+        GrpcStatus.CANCELLED,
+        GrpcStatus.UNKNOWN,
+        GrpcStatus.INTERNAL,
+        GrpcStatus.ABORTED,
     }
 )
 
 # By these statuses a server explains a refusal, where the answers of a call have no status.
-_REFUSED_BY_STATUS = frozenset({grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED})
+_REFUSED_BY_STATUS = frozenset({GrpcStatus.INVALID_ARGUMENT, GrpcStatus.RESOURCE_EXHAUSTED})
 _CODES = {name: cast("pb.Code", code) for name, code in pb.Code.items() if code >= pb.BAD_REQUEST}
-_REFUSALS: dict[grpc.StatusCode, tuple[type[ClientError], pb.Code]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: (BadRequest, pb.BAD_REQUEST),
-    grpc.StatusCode.UNIMPLEMENTED: (Unsupported, pb.NOT_IMPLEMENTED),
+_REFUSALS: dict[int, tuple[type[ClientError], pb.Code]] = {
+    GrpcStatus.INVALID_ARGUMENT: (BadRequest, pb.BAD_REQUEST),
+    GrpcStatus.UNIMPLEMENTED: (Unsupported, pb.NOT_IMPLEMENTED),
     # From something in front of a server; servers of the protocol use the status of an answer.
-    grpc.StatusCode.UNAUTHENTICATED: (Unauthorized, pb.UNAUTHORIZED),
-    grpc.StatusCode.PERMISSION_DENIED: (Forbidden, pb.FORBIDDEN),
+    GrpcStatus.UNAUTHENTICATED: (Unauthorized, pb.UNAUTHORIZED),
+    GrpcStatus.PERMISSION_DENIED: (Forbidden, pb.FORBIDDEN),
 }
 
 
-def error_of_call(endpoint: str, call: str, error: grpc.aio.AioRpcError, *, uses_tls: bool) -> ClientError:
-    """Return the library's error for a failed gRPC call."""
-    return error_of_status(endpoint, call, error.code(), error.details() or "no details", uses_tls=uses_tls)
+def error_of_call(endpoint: str, call: str, broken: StreamBroken, *, uses_tls: bool) -> ClientError:
+    """Return the library's error for a failed call. One that broke with its connection has no status."""
+    status = GrpcStatus.UNAVAILABLE if broken.status is None else broken.status
+    return error_of_status(endpoint, call, status, broken.said or str(broken), uses_tls=uses_tls)
 
 
-def error_of_status(
-    endpoint: str, call: str, status: grpc.StatusCode, grpc_details: str, *, uses_tls: bool
-) -> ClientError:
+def error_of_status(endpoint: str, call: str, status: int, grpc_details: str, *, uses_tls: bool) -> ClientError:
     """Return the library's error for a gRPC status."""
-    details = f"{call}: {status.name}: {grpc_details}"
-    if status is grpc.StatusCode.UNAVAILABLE:
+    details = f"{call}: {status_name(status)}: {grpc_details}"
+    if status == GrpcStatus.UNAVAILABLE:
         advised, is_passing = advise_on_failure(grpc_details, uses_tls=uses_tls)
         if not is_passing:
             return TlsFailed(endpoint, f"{advised} ({details})")
@@ -62,11 +59,9 @@ def error_of_status(
     if status in _REFUSALS:
         family, code = _REFUSALS[status]
         return family(code, f"{endpoint}: {details}")
-    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+    if status == GrpcStatus.DEADLINE_EXCEEDED:
         return DeadlineExceeded(endpoint, details)
-    return ConnectionFailed(
-        endpoint, details, retryable=status in _BROKEN, connected=status is grpc.StatusCode.CANCELLED
-    )
+    return ConnectionFailed(endpoint, details, retryable=status in _BROKEN, connected=status == GrpcStatus.CANCELLED)
 
 
 def _read_refusal(endpoint: str, details: str) -> ClientError | None:

@@ -96,7 +96,7 @@ class TelemetrySession:
         while not self._has_retired:
             changes = isolated.changes_of(endpoints)
             try:
-                with await self.connection.open_telemetry() as stream:
+                with await self.connection.open_telemetry(timeout_s=self._handshake_timeout_s) as stream:
                     await self._exchange_settings(stream)
                     failures = itertools.count(1)
                     isolated.note_found(endpoints, changes)

@@ -9,7 +9,6 @@ Versions below TLS 1.2 are refused.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -47,7 +46,7 @@ class TlsOptions:
             raise ValueError("client_cert and client_key belong together: one of them is missing")
 
     def ssl_context(self) -> "ssl.SSLContext":
-        """Create the context for gRPC on Python's own sockets. `UnusableFile`."""
+        """Create the context for gRPC. `UnusableFile`."""
         context = self._create_context()
         context.set_alpn_protocols(["h2"])
         return context
@@ -79,8 +78,8 @@ class TlsOptions:
         return context
 
     def channel_credentials(self) -> "grpc.ChannelCredentials":
-        """Create the credentials of gRPC's channels; checked as `ssl_context` is, since gRPC does not say what is
-        wrong."""
+        """Create the credentials for a program's own channels of grpcio, which clients do not need; checked as
+        `ssl_context` is, since grpcio does not say what is wrong."""
         import grpc
 
         self._create_context()
@@ -104,18 +103,18 @@ def tls_options(tls: Tls) -> TlsOptions | None:
 
 
 def advise_on_failure(details: str, *, uses_tls: bool) -> tuple[str, bool]:
-    """Return what to do about a connection that failed with these words of OpenSSL or gRPC, "" if it has nothing to do
-    with TLS; and whether it may recover by itself."""
+    """Return what to do about a connection that failed with these words of OpenSSL or `ternmq_rpc`, "" if it has
+    nothing to do with TLS; and whether it may recover by itself."""
     text = details.lower()
     for words, reason in _REFUSALS:
         if any(word in text for word in words):
             return reason, False
-    if _CLOSED_AT_ONCE in text or ("failed to connect" in text and "socket closed" in text):
+    if _CLOSED_AT_ONCE in text:
         return (_CLOSED_TLS if uses_tls else _CLOSED_PLAIN), True
     return "", True
 
 
-# Part of the error of `ternmq_rpc`'s blocking connection for a server that closes it after the first bytes.
+# Part of the errors of `ternmq_rpc` for a server that closes a connection after the first bytes.
 _CLOSED_AT_ONCE = "closed before the server sent anything"
 _CLOSED_PLAIN = "if the server speaks TLS only, switch it on in the client (tls)"
 _CLOSED_TLS = "if the server wants a client certificate, give one that it trusts (client_cert, client_key)"
@@ -128,7 +127,7 @@ _REFUSALS = (
         "the server's certificate is for another name: connect to the name in it, or give that one (server_name)",
     ),
     (
-        ("certificate_verify_failed", "certificate verify failed"),
+        ("certificate_verify_failed", "certificate verify failed", "its certificate is refused"),
         "the server's certificate is of no authority that the client trusts: give the right one (ca)",
     ),
     (
@@ -154,6 +153,8 @@ def _read_content(pem: Pem) -> bytes:
 @contextmanager
 def _as_file(pem: Pem) -> Iterator[str]:
     """Return a path for as long as the block lasts: Python's ssl loads certificates and keys only from files."""
+    import tempfile  # few need it
+
     with ExitStack() as stack:
         if isinstance(pem, bytes):
             file = stack.enter_context(tempfile.NamedTemporaryFile())  # for this user alone

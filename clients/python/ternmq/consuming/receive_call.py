@@ -43,12 +43,13 @@ async def receive_messages(
     views: list[ViewT] = []
     status = pb.Status()
     try:
-        async for part in connection.call_streaming(calls.RECEIVE_MESSAGE, request, timeout_s=timeout_s):
-            kind = part.WhichOneof("content")
-            if kind == "message":
-                views.append(make_view(part.message, broker=queue.broker, endpoints=queue.endpoints))
-            elif kind == "status":
-                status = part.status
+        async for parts in connection.call_streaming(calls.RECEIVE_MESSAGE, request, timeout_s=timeout_s):
+            for part in parts:
+                kind = part.WhichOneof("content")
+                if kind == "message":
+                    views.append(make_view(part.message, broker=queue.broker, endpoints=queue.endpoints))
+                elif kind == "status":
+                    status = part.status
     except TransportError as error:
         if not views or not keep_partial:
             raise

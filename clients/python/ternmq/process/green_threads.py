@@ -1,7 +1,8 @@
-"""Detects libraries that replace threads (gevent, eventlet), with which gRPC hangs.
+"""Detects libraries that replace threads (gevent, eventlet), with which clients hang.
 
-gRPC waits in its own code, in a thread that Python starts for it. Where `threading` does not start a real one, that
-wait blocks the whole process for ever, without a message. So a client says at its start what to do instead.
+An event loop waits in the system's own code, and that of blocking clients does so in a thread that Python starts for
+it. Where `threading` does not start a real one, that wait blocks the whole process for ever, without a message. So a
+client says at its start what to do instead.
 """
 
 import sys
@@ -9,12 +10,12 @@ import sys
 from ternmq.errors import NotRunning
 
 _GEVENT = (
-    "gevent has replaced threads or `select` in this process, where gRPC hangs: call `gevent.monkey.patch_all("
+    "gevent has replaced threads or `select` in this process, where clients hang: call `gevent.monkey.patch_all("
     "thread=False, select=False)` instead, and where other greenlets are to run meanwhile, the client's methods by "
     "`gevent.get_hub().threadpool.apply(...)`"
 )
 _EVENTLET = (
-    "eventlet has replaced threads in this process, where gRPC hangs: call `eventlet.monkey_patch(thread=False)` "
+    "eventlet has replaced threads in this process, where clients hang: call `eventlet.monkey_patch(thread=False)` "
     "instead, and where other green threads are to run meanwhile, the client's methods by `eventlet.tpool.execute(...)`"
 )
 

@@ -85,8 +85,8 @@ class Producer(Client):
     """
 
     client_type = pb.PRODUCER
-    # gRPC itself repeats calls that met a lost connection, in any order; sends are repeated in theirs.
-    _channel_options = (("grpc.enable_retries", 0),)
+    # A connection repeats them in any order; sends are repeated in theirs.
+    _repeats_calls = False
 
     def __init__(
         self,

@@ -16,30 +16,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
-import grpc
-import grpc.experimental
+from google.protobuf.message import DecodeError
 
 from ternmq.arguments import check_options
 from ternmq.client import REQUEST_TIMEOUT_S
 from ternmq.connections import connection as calls
-from ternmq.connections.connection import (
-    CHANNEL_OPTIONS,
-    SERVICE,
-    RequestT,
-    ResponseT,
-    RpcMethod,
-    open_channel,
-)
+from ternmq.connections.connection import RequestT, ResponseT, RpcMethod
 from ternmq.connections.endpoints import Endpoints
-from ternmq.connections.grpc_errors import error_of_call, error_of_status
+from ternmq.connections.grpc_errors import error_of_call
 from ternmq.connections.identity import ClientIdentity, new_client_id
 from ternmq.connections.route import RouteQueue, TopicRoute
 from ternmq.connections.tls import tls_options
-from ternmq.errors import ClientError, InternalError, NotFound, check_status, create_error
+from ternmq.errors import ClientError, InternalError, NotFound, TransportError, check_status, create_error
 from ternmq.messages.filters import Filter, TagFilter
 from ternmq.options import ClientOptions
+from ternmq.process.green_threads import check_threads
 from ternmq.pull.offsets import StartFrom, check_start, offset_request
 from ternmq.times.durations import Seconds, seconds_above_0, seconds_from_0
 from ternmq_common.limits import PULL_BATCH_MAX, PULL_ROWS_MAX
@@ -49,7 +42,7 @@ from ternmq_protos.admin_v1 import admin_pb2
 from ternmq_protos.client_v1.answers_pb2 import PulledMessages
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
-from ternmq_rpc.grpc_http2.messages import StreamBroken
+from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
 from ternmq_rpc.grpc_stream.blocking_calls import BlockingConnection
 
 ResultT = TypeVar("ResultT")
@@ -57,13 +50,11 @@ ResultT = TypeVar("ResultT")
 PATIENCE_S = 60.0
 _BACKOFF = ExponentialBackoff(initial_s=0.1, max_s=2.0)
 _ADMIN = "/ternmq.admin.v1.Admin/"
-_LIST_TOPICS = RpcMethod("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse)
-_DESCRIBE_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse)
-_DESCRIBE_GROUP = RpcMethod("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse)
-_STATUSES: dict[int | None, grpc.StatusCode] = {status.value[0]: status for status in grpc.StatusCode}
+_LIST_TOPICS = RpcMethod("ListTopics", admin_pb2.ListTopicsRequest, admin_pb2.ListTopicsResponse, _ADMIN)
+_DESCRIBE_TOPIC = RpcMethod("DescribeTopic", admin_pb2.DescribeTopicRequest, admin_pb2.DescribeTopicResponse, _ADMIN)
+_DESCRIBE_GROUP = RpcMethod("DescribeGroup", admin_pb2.DescribeGroupRequest, admin_pb2.DescribeGroupResponse, _ADMIN)
 # The first byte of a pull's response with a message: PullMessageResponse.message = 2.
 _MESSAGE_TAG = b"\x12"
-_IN_THIS_THREAD = ((grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +105,6 @@ class OffsetReader:
         self._tls = tls_options(options.get("tls", False))
         self._timeout_s = seconds_above_0("request_timeout", options.get("request_timeout", REQUEST_TIMEOUT_S))
         self.patience_s = seconds_from_0("patience", patience)
-        self._channels: dict[Endpoints, grpc.Channel] = {}
         self._connections: dict[Endpoints, BlockingConnection] = {}
 
     def __enter__(self) -> Self:
@@ -133,8 +123,6 @@ class OffsetReader:
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
-        while self._channels:
-            self._channels.popitem()[1].close()
         while self._connections:
             self._connections.popitem()[1].close()
 
@@ -145,7 +133,7 @@ class OffsetReader:
         deleted and created again, and is empty if the server has none. `Unsupported` if the server is not TernMQ."""
         wanted = list(names)
         request = admin_pb2.ListTopicsRequest(names=wanted)
-        answer = self._call_patiently(self._access_point, _LIST_TOPICS, request, service=_ADMIN)
+        answer = self._call_patiently(self._access_point, _LIST_TOPICS, request)
         # An older server ignores the names, and returns all.
         return {topic.name: topic.identity for topic in answer.topics if not wanted or topic.name in wanted}
 
@@ -153,7 +141,7 @@ class OffsetReader:
         """Return the offset below which the last purge emptied each queue, by broker and queue id; 0 if there was none.
         Queues of servers that don't report it are left out."""
         request = admin_pb2.DescribeTopicRequest(name=topic)
-        answer = self._call_patiently(self._access_point, _DESCRIBE_TOPIC, request, service=_ADMIN)
+        answer = self._call_patiently(self._access_point, _DESCRIBE_TOPIC, request)
         return {
             (queue.broker, queue.queue_id): queue.purged_below
             for queue in answer.queues
@@ -226,7 +214,7 @@ class OffsetReader:
         group doesn't exist. `Unsupported` if the server is not TernMQ."""
         request = admin_pb2.DescribeGroupRequest(name=group)
         try:
-            return list(self._call_patiently(self._access_point, _DESCRIBE_GROUP, request, service=_ADMIN).client_ids)
+            return list(self._call_patiently(self._access_point, _DESCRIBE_GROUP, request).client_ids)
         except NotFound:
             return []
 
@@ -261,7 +249,7 @@ class OffsetReader:
             yield part if start <= stop else _cut_part(queue, part, stop)
 
     def _pull_part(self, endpoints: Endpoints, request: rpc.PullMessageRequest) -> Part:
-        answer = self._call_pull(endpoints, calls.PULL_MESSAGE.name, request.SerializeToString())
+        answer = self._exchange_messages(endpoints, calls.PULL_MESSAGE, request)
         responses = [response for response in answer if response[:1] == _MESSAGE_TAG]
         others = [response for response in answer if response[:1] != _MESSAGE_TAG]
         rows = [response for response in others if response.startswith(ROWS_TAG)]
@@ -270,70 +258,66 @@ class OffsetReader:
             raise create_error(rest.status.code, rest.status.message)
         return Part(responses, rest.next_offset, _read_rows(rows[0]) if rows else None)
 
-    def _call_pull(self, endpoints: Endpoints, name: str, request: bytes) -> Sequence[bytes]:
-        """Return the messages of an answer, through our own connection without grpc."""
-        try:
-            connection = self._connections.get(endpoints)
-            if connection is None or not connection.can_call:
-                connection = BlockingConnection(
-                    endpoints.addresses,
-                    timeout_s=self._timeout_s,
-                    tls=None if self._tls is None else self._tls.ssl_context(),
-                    server_name=None if self._tls is None else self._tls.server_name,
-                )
-                self._connections[endpoints] = connection
-            return connection.call_method(
-                SERVICE + name, self._identity.read_and_sign(), request, timeout_s=self._timeout_s
-            )
-        except StreamBroken as broken:
-            status = _STATUSES.get(broken.status, grpc.StatusCode.UNAVAILABLE)
-            raise error_of_status(str(endpoints), name, status, str(broken), uses_tls=self._tls is not None) from None
-
     # --- calls
 
     def _call_patiently(
-        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
+        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT
     ) -> ResponseT:
         def ask() -> ResponseT:
-            answer = self._call_once(endpoints, method, request, service=service)
+            answer = self._call_once(endpoints, method, request)
             check_status(answer.status)  # type: ignore[attr-defined]
             return answer
 
         return self.patiently(ask)
 
-    def _call_once(
-        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT, *, service: str = SERVICE
-    ) -> ResponseT:
+    def _call_once(self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        return self._read_answer(endpoints, method, self._exchange_messages(endpoints, method, request))
+
+    def _exchange_messages(
+        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], request: RequestT
+    ) -> list[bytes]:
+        """Return the messages of an answer."""
         try:
-            answer: ResponseT = self._create_callable(endpoints, method, service)(
-                request, timeout=self._timeout_s, metadata=self._identity.read_and_sign()
+            return self._connection_to(endpoints).call_method(
+                method.path, self._identity.read_and_sign(), request.SerializeToString(), timeout_s=self._timeout_s
             )
-        except grpc.RpcError as error:
-            raise error_of_call(str(endpoints), method.name, error, uses_tls=self._tls is not None) from None
-        return answer
+        except StreamBroken as broken:
+            raise self._describe_failure(endpoints, method.name, broken) from None
 
     def _call_all(
         self, method: RpcMethod[RequestT, ResponseT], requests: Sequence[tuple[Endpoints, RequestT]]
     ) -> list[ResponseT]:
-        """Send the requests at the same time and return the answers; those that fail are repeated one by one."""
-        metadata = self._identity.read_and_sign()
-        calls = [
-            self._create_callable(endpoints, method).future(request, timeout=self._timeout_s, metadata=metadata)
-            for endpoints, request in requests
-        ]
-        answers: list[ResponseT] = []
-        for (endpoints, request), answer in zip(requests, calls, strict=True):
+        """Send the requests of each endpoint at the same time and return the answers; those that fail are repeated one
+        by one."""
+        answers: dict[int, ResponseT] = {}
+        for endpoints in dict.fromkeys(endpoints for endpoints, _ in requests):
+            places = [place for place, (asked, _) in enumerate(requests) if asked == endpoints]
             try:
-                result: ResponseT = answer.result()
-                check_status(result.status)  # type: ignore[attr-defined]
-            except grpc.RpcError:
-                result = self._call_patiently(endpoints, method, request)
-            except ClientError as error:
-                if not error.retryable:
-                    raise
-                result = self._call_patiently(endpoints, method, request)
-            answers.append(result)
-        return answers
+                received = self._connection_to(endpoints).call_together(
+                    method.path,
+                    self._identity.read_and_sign(),
+                    [requests[place][1].SerializeToString() for place in places],
+                    timeout_s=self._timeout_s,
+                )
+            except StreamBroken:
+                continue
+            for place, messages in zip(places, received, strict=True):
+                try:
+                    if isinstance(messages, StreamBroken):
+                        raise self._describe_failure(endpoints, method.name, messages)
+                    answer = self._read_answer(endpoints, method, messages)
+                    check_status(answer.status)  # type: ignore[attr-defined]
+                except TransportError:
+                    continue
+                except ClientError as error:
+                    if not error.retryable:
+                        raise
+                else:
+                    answers[place] = answer
+        return [
+            answers[place] if place in answers else self._call_patiently(endpoints, method, request)
+            for place, (endpoints, request) in enumerate(requests)
+        ]
 
     def patiently(self, ask: Callable[[], ResultT]) -> ResultT:
         """Return the result of `ask`, which is repeated as a whole while its failure may pass, for `patience`
@@ -350,20 +334,34 @@ class OffsetReader:
                     raise
             time.sleep(pause_s)
 
-    def _create_callable(self, endpoints: Endpoints, method: RpcMethod[Any, Any], service: str = SERVICE) -> Any:  # noqa: ANN401
-        return self._channel_to(endpoints).unary_unary(
-            service + method.name,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.response.FromString,
-        )
+    def _read_answer(
+        self, endpoints: Endpoints, method: RpcMethod[RequestT, ResponseT], messages: Sequence[bytes]
+    ) -> ResponseT:
+        try:
+            [message] = messages
+            return method.response.FromString(message)
+        except (ValueError, DecodeError):
+            what = "an answer that can't be read" if len(messages) == 1 else f"{len(messages)} answers"
+        broken = StreamBroken(f"{what} came", status=GrpcStatus.INTERNAL)
+        raise self._describe_failure(endpoints, method.name, broken)
 
-    def _channel_to(self, endpoints: Endpoints) -> grpc.Channel:
-        channel = self._channels.get(endpoints)
-        if channel is None:
-            channel = self._channels[endpoints] = open_channel(
-                grpc, endpoints.grpc_target, self._tls, *CHANNEL_OPTIONS, *_IN_THIS_THREAD
+    def _connection_to(self, endpoints: Endpoints) -> BlockingConnection:
+        """Return an open connection. StreamBroken: there is none."""
+        connection = self._connections.get(endpoints)
+        if connection is None or not connection.can_call:
+            check_threads()
+            if connection is not None:
+                connection.close()
+            connection = self._connections[endpoints] = BlockingConnection(
+                endpoints.addresses,
+                timeout_s=self._timeout_s,
+                tls=None if self._tls is None else self._tls.ssl_context(),
+                server_name=None if self._tls is None else self._tls.server_name,
             )
-        return channel
+        return connection
+
+    def _describe_failure(self, endpoints: Endpoints, name: str, broken: StreamBroken) -> ClientError:
+        return error_of_call(str(endpoints), name, broken, uses_tls=self._tls is not None)
 
 
 def _read_rows(response: bytes) -> PulledRows:

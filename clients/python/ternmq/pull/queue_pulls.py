@@ -52,14 +52,15 @@ async def pull_batch(
     """
     pulled = PulledBatch()
     try:
-        async for part in connection.call_streaming(calls.PULL_MESSAGE, request, timeout_s=timeout_s):
-            kind = part.WhichOneof("content")
-            if kind == "message":
-                pulled.views.append(MessageView(part.message, broker=queue.broker, endpoints=queue.endpoints))
-            elif kind == "next_offset":
-                pulled.next_offset = part.next_offset
-            elif kind == "status":
-                pulled.status = part.status
+        async for parts in connection.call_streaming(calls.PULL_MESSAGE, request, timeout_s=timeout_s):
+            for part in parts:
+                kind = part.WhichOneof("content")
+                if kind == "message":
+                    pulled.views.append(MessageView(part.message, broker=queue.broker, endpoints=queue.endpoints))
+                elif kind == "next_offset":
+                    pulled.next_offset = part.next_offset
+                elif kind == "status":
+                    pulled.status = part.status
     except TransportError as error:
         if not pulled.views:
             raise

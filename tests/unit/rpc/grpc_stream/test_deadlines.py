@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ternmq_rpc.grpc_stream.timeouts import parse_timeout
-from ternmq_rpc.serving.deadlines import LATEST_S, CallDeadlines
+from ternmq_rpc.grpc_http2.timeouts import LATEST_S, parse_timeout
+from ternmq_rpc.serving.deadlines import CallDeadlines
 
 
 class Waiting:
