@@ -17,6 +17,7 @@ from tests.console.browsing import MISSING, Visit, visit
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.console_site import HELD, Json, Site
 from tests.support.console_window import Window
+from tests.support.until import read_until_text
 from tests.system.console.test_dead_letters import confirm, export, letters
 from tests.system.console.test_dead_letters import path_of as letters_of
 from tests.system.console.test_messages import body_text, find, found, path_of, times
@@ -172,7 +173,9 @@ def test_dead_letters_of_both_brokers_are_listed_resent_exported_and_removed(
     everything = sorted([*of_each["broker-0"], *of_each["broker-1"]])
     assert everything == [str(number) for number in range(2 * ON_EACH)]
     assert all(of_each.values())
-    window.go(f"/console/dead-letters?search={name}").follow(name, window.main)
+    page = f"/console/dead-letters?search={name}"
+    read_until_text(lambda: window.go(page).text, name)  # the second proxy learns of the group a moment later
+    window.follow(name, window.main)
     assert sorted(letters(window)) == everything
     assert {row[4] for row in window.rows("Dead letters")} == {f"{ATTEMPTS}"}
     assert sorted(window.column(8, "Dead letters")) == [broker for broker in BROKERS for _ in of_each[broker]]

@@ -23,6 +23,7 @@ JOBS = ("certificates", "secrets")
 def stack() -> Iterator[Stack]:
     """What clients need of it, so without Spark."""
     with Stack(GUARDED_FILE, services=SERVICES) as running:
+        running.wait_healthy("load-balancer")
         yield running
 
 
