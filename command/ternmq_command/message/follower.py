@@ -236,7 +236,7 @@ class TopicFollower:
         """Return the failure for a call that broke. A follower that was closed ends its pulls, which is none."""
         if self._is_closed:
             raise asyncio.CancelledError
-        details = broken.said or str(broken)
+        details = broken.details or str(broken)
         return call_failure(self._endpoint, broken.status, details, uses_tls=self._tls is not None)
 
 

@@ -189,7 +189,7 @@ class ClientMachine(Http2Machine[S]):
         if status != "0":
             stream.is_ended_there = True
             message = fields.get("grpc-message", "")
-            stream.said = decode_percent(message) if message else ""
+            stream.details = decode_percent(message) if message else ""
             text = status_text(status, message)
             self._break_stream(stream, text, int(status) if status.isdecimal() and len(status) < 10 else None)
         elif stream.incoming.partial:

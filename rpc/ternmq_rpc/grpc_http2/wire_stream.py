@@ -12,7 +12,7 @@ STREAM_WINDOW: Final = 16 << 20
 class WireStream(OutStream):
     """The state of a stream. `window`: what the peer may still send; `held_bytes`: received bytes that count against
     the budgets; `request_began`: when its request did, in the machine's time; `has_headers`: the headers of the answer
-    were sent, or received; `expected_bytes`: bytes that `content-length` still promises; `status` and `said`:
+    were sent, or received; `expected_bytes`: bytes that `content-length` still promises; `status` and `details`:
     the status that the peer sent, and its text; a stream that is `is_refused` was not looked at by the peer, one that
     is `is_forgotten` is not known to the machine any more.
 
@@ -37,7 +37,7 @@ class WireStream(OutStream):
         "is_refused",
         "owed_bytes",
         "request_began",
-        "said",
+        "details",
         "status",
         "window",
     )
@@ -59,7 +59,7 @@ class WireStream(OutStream):
         self.has_headers = False
         self.expected_bytes: int | None = None
         self.status: int | None = None
-        self.said = ""
+        self.details = ""
         self.is_refused = False
         self.is_conversation = False
         self.is_ended_here = False

@@ -160,7 +160,7 @@ class BlockingConnection:
                 if event is EventKind.BROKEN:
                     if not call.stream.is_ended_there:
                         self._fail_call(f"{self._peer}: {text}", call.stream.status)
-                    call.failure = StreamBroken(text, status=call.stream.status, said=call.stream.said)
+                    call.failure = StreamBroken(text, status=call.stream.status, details=call.stream.details)
             if not self._machine.has_backlog:
                 return ended
             data = b""

@@ -235,8 +235,8 @@ class CallsConnection(ClientConnection[ClientCall]):
         else:
             self._keepalive_timer = self.loop.call_later(self._keepalive_s - silent_s, self._probe_server)
 
-    def _check_answer(self, asked_at: float) -> None:
-        if self.machine.last_read < asked_at:
+    def _check_answer(self, sent_at: float) -> None:
+        if self.machine.last_read < sent_at:
             self._end_reason = f"{self.authority} does not answer pings"
             if self._transport is not None:
                 self._transport.abort()

@@ -120,7 +120,7 @@ class MessageStream(WireStream):
         """Mark the stream as failed without waking anybody (see `report_broken`); return False if it was already."""
         if self._broken is not None:
             return False
-        self._broken = StreamBroken(why, status=status, said=self.said, is_refused=self.is_refused)
+        self._broken = StreamBroken(why, status=status, details=self.details, is_refused=self.is_refused)
         self._shut = why
         return True
 
@@ -161,5 +161,5 @@ class MessageStream(WireStream):
         """Create the error to raise, a new one each time, since a traceback grows with every raise."""
         broken = self._broken
         if broken is not None:
-            return StreamBroken(str(broken), status=broken.status, said=broken.said, is_refused=broken.is_refused)
+            return StreamBroken(str(broken), status=broken.status, details=broken.details, is_refused=broken.is_refused)
         return StreamBroken(self._shut or "")

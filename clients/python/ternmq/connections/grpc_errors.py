@@ -43,7 +43,7 @@ _REFUSALS: dict[int, tuple[type[ClientError], pb.Code]] = {
 def error_of_call(endpoint: str, call: str, broken: StreamBroken, *, uses_tls: bool) -> ClientError:
     """Return the library's error for a failed call. One that broke with its connection has no status."""
     status = GrpcStatus.UNAVAILABLE if broken.status is None else broken.status
-    return error_of_status(endpoint, call, status, broken.said or str(broken), uses_tls=uses_tls)
+    return error_of_status(endpoint, call, status, broken.details or str(broken), uses_tls=uses_tls)
 
 
 def error_of_status(endpoint: str, call: str, status: int, grpc_details: str, *, uses_tls: bool) -> ClientError:

@@ -291,7 +291,7 @@ class OffsetReader:
         by one."""
         answers: dict[int, ResponseT] = {}
         for endpoints in dict.fromkeys(endpoints for endpoints, _ in requests):
-            places = [place for place, (asked, _) in enumerate(requests) if asked == endpoints]
+            places = [place for place, (server, _) in enumerate(requests) if server == endpoints]
             try:
                 received = self._connection_to(endpoints).call_together(
                     method.path,

@@ -99,7 +99,7 @@ async def test_parts_of_an_answer_come_as_they_arrive_with_the_headers_of_the_ca
 async def test_a_refusal_has_its_status_and_text() -> None:
     async with connected() as (channel, _, _):
         failure = await broken(channel, "Refuse")
-        assert (failure.status, failure.said) == (GrpcStatus.NOT_FOUND, "not hére")
+        assert (failure.status, failure.details) == (GrpcStatus.NOT_FOUND, "not hére")
         assert (await broken(channel, "Nothing")).status == GrpcStatus.UNIMPLEMENTED
 
 
