@@ -37,8 +37,8 @@ class GrpcStatus(IntEnum):
 
 
 class StreamBroken(Exception):
-    """The stream can't be used any more; the text says why. `status` is gRPC's, if the other side sent one, `details` the
-    text that it sent with it. `is_refused`: the other side has done nothing for it, so that it may be repeated."""
+    """The stream can't be used any more; the text says why. `status` is gRPC's, if the other side sent one, `details`
+    its text with it. `is_refused`: the other side has done nothing for it, so that it may be repeated."""
 
     def __init__(self, text: str, *, status: int | None = None, details: str = "", is_refused: bool = False) -> None:
         self.status = status

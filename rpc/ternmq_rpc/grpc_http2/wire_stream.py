@@ -25,6 +25,7 @@ class WireStream(OutStream):
     """
 
     __slots__ = (
+        "details",
         "early_bytes",
         "expected_bytes",
         "has_headers",
@@ -37,7 +38,6 @@ class WireStream(OutStream):
         "is_refused",
         "owed_bytes",
         "request_began",
-        "details",
         "status",
         "window",
     )
