@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("benchmarks/loader", "clients/examples/go", "tests/interop")
+FOLDERS = ("benchmarks/loader", "clients/examples", "tests")
 
 
 def test_all_sources_in_go_are_formatted() -> None:
