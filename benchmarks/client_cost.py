@@ -34,7 +34,8 @@ async def measure(name: str, count: int, workers: int, work: Callable[[], Awaita
     async def repeat() -> None:
         nonlocal done
         while done < count:
-            done += await work()
+            worked = await work()  # before the sum is read, which other workers raise meanwhile
+            done += worked
 
     await work()
     cpu, began = cpu_s(), time.perf_counter()
