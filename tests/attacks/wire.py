@@ -9,6 +9,7 @@ import contextlib
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable
 from types import TracebackType
@@ -32,7 +33,7 @@ class Watcher(Protocol):
     def __call__(self, frame: Frame, /) -> None: ...
 
 
-class Connection:
+class Connection(ABC):
     """A blocking socket, and a thread that gives what comes to `_heard_bytes`; lost if that raises OSError."""
 
     def __init__(self, address: str, receive_buffer: int | None) -> None:
@@ -103,8 +104,9 @@ class Connection:
             self.closed = True
             self._changed.notify_all()
 
+    @abstractmethod
     def _heard_bytes(self, data: bytes) -> None:
-        raise NotImplementedError
+        """Take in what the server has sent."""
 
 
 class Wire(Connection):

@@ -17,7 +17,7 @@ from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 
 Headers = tuple[tuple[str, str], ...]
 _LAST_NUMBER: Final = h2.WINDOW_MAX
-# What something in front of a server says by a status of HTTP.
+# Refusals by an HTTP server in front of the gRPC server, by their HTTP status.
 _REFUSALS: Final = {"401": int(GrpcStatus.UNAUTHENTICATED), "403": int(GrpcStatus.PERMISSION_DENIED)}
 _PING: Final = h2.encode_frame(h2.PING, 0, 0, b"still on")
 # Methods and timeouts whose headers are kept.

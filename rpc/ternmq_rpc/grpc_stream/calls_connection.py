@@ -51,8 +51,8 @@ class ClientCall(MessageStream):
         elif not answer.done():
             answer.set_exception(self._failure_error())
 
-    def give_answer(self) -> None:
-        """Give the answer to who waits for it."""
+    def set_answer(self) -> None:
+        """Set the answer, for the caller that waits for it."""
         answer, messages = self.answer, self._messages
         assert answer is not None
         if not answer.done():
@@ -140,7 +140,7 @@ class CallsConnection(ClientConnection[ClientCall]):
         self.schedule_write()
         return call
 
-    def ask(self, method: str, headers: "Headers", request: bytes, timeout_s: float) -> ClientCall:
+    def begin_unary(self, method: str, headers: "Headers", request: bytes, timeout_s: float) -> ClientCall:
         """Begin a call with this request and one answer, `ClientCall.answer`."""
         call = self.begin_call(method, headers, timeout_s)
         call.answer = self.loop.create_future()
@@ -166,7 +166,7 @@ class CallsConnection(ClientConnection[ClientCall]):
 
     def abort_stream(self, stream: ClientCall, status: GrpcStatus, text: str) -> None:
         super().abort_stream(stream, status, text)
-        self._go_on()
+        self._admit_or_close()
 
     # --- what is received
 
@@ -175,16 +175,16 @@ class CallsConnection(ClientConnection[ClientCall]):
         if event is EventKind.ENDED:
             self._deadlines.clear_deadline(stream)
             if stream.answer is not None:
-                stream.give_answer()
+                stream.set_answer()
                 return
             stream.refuse_writes(f"{self.authority} has ended the call")
         if stream.answer is None:
             stream.wake_reader()
 
     def after_receive(self) -> None:
-        self._go_on()
+        self._admit_or_close()
 
-    def _go_on(self) -> None:
+    def _admit_or_close(self) -> None:
         """Let others begin where calls have ended; close a connection that takes no more, after its last call."""
         if self._waiting:
             self._admit_waiting()

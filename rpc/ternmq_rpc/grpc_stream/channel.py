@@ -41,6 +41,7 @@ class Channel:
 
     __slots__ = (
         "_addresses",
+        "_backoff",
         "_connecting",
         "_connections",
         "_failure",
@@ -62,12 +63,15 @@ class Channel:
         tls: "ssl.SSLContext | None" = None,
         server_name: str | None = None,
         repeats: bool = True,
+        backoff: ExponentialBackoff = _BACKOFF,
     ) -> None:
-        """With `tls` the server's certificate must be for `server_name`, or for the host that is connected to."""
+        """With `tls` the server's certificate must be for `server_name`, or for the host that is connected to. `backoff`:
+        how long calls fail at once after failed attempts to connect."""
         self._addresses = addresses
         self._tls = tls
         self._server_name = server_name
         self._repeats = repeats
+        self._backoff = backoff
         self._loop = asyncio.get_running_loop()
         self._ready: CallsConnection | None = None
         self._connecting: asyncio.Task[CallsConnection] | None = None
@@ -83,7 +87,7 @@ class Channel:
         """Whether there is a connection."""
         return self._ready is not None
 
-    async def ask(self, method: str, headers: "Headers", request: bytes, timeout_s: float) -> bytes:
+    async def call_unary(self, method: str, headers: "Headers", request: bytes, timeout_s: float) -> bytes:
         """Call a method with one request and one answer."""
         repeats = 0
         left_s, began = timeout_s, 0.0
@@ -93,12 +97,12 @@ class Channel:
                 began = began or self._loop.time()
                 connection = await self._open_room(timeout_s - (self._loop.time() - began))
                 left_s = max(0.001, timeout_s - (self._loop.time() - began))
-            call = connection.ask(method, headers, request, left_s)
+            call = connection.begin_unary(method, headers, request, left_s)
             assert call.answer is not None
             try:
                 return await call.answer
             except asyncio.CancelledError:
-                call.abort_stream("nobody waits for the answer")
+                call.abort_stream("the caller was cancelled")
                 raise
             except StreamBroken as broken:
                 repeats += 1
@@ -181,18 +185,18 @@ class Channel:
         else:
             self._failures += 1
             self._failure = str(failure)
-            pause_s = add_jitter(_BACKOFF.delay_s(self._failures), random.random())  # noqa: S311 - no secret
+            pause_s = add_jitter(self._backoff.delay_s(self._failures), random.random())  # noqa: S311 - no secret
             self._retry_at = self._loop.time() + pause_s
 
     async def _connect(self) -> CallsConnection:
         failures = []
         try:
-            places = await self._find_places()
+            resolved = await self._resolve_addresses()
         except OSError as error:
             raise StreamBroken(f"{self._addresses[0][0]} is not known: {error.strerror or error}") from error
-        for number, (name, host, port) in enumerate(places, start=1):
+        for number, (name, host, port) in enumerate(resolved, start=1):
             limit_s = _CONNECT_S
-            if number < len(places):
+            if number < len(resolved):
                 limit_s = min(limit_s, _NEXT_ADDRESS_S * 2.0 ** min(self._failures, 10))
             try:
                 return await self._connect_to(name, host, port, limit_s)
@@ -200,16 +204,16 @@ class Channel:
                 failures.append(str(broken))
         raise StreamBroken("; ".join(failures))
 
-    async def _find_places(self) -> list[tuple[str, str, int]]:
-        """Return names, and the addresses and ports to connect to."""
-        places: list[tuple[str, str, int]] = []
+    async def _resolve_addresses(self) -> list[tuple[str, str, int]]:
+        """Return the addresses and ports to connect to, each with the name that it was resolved from."""
+        resolved: list[tuple[str, str, int]] = []
         for name, port in self._addresses:
             if _is_address(name):  # else a thread would look it up
-                places.append((name, name, port))
+                resolved.append((name, name, port))
                 continue
             for *_, address in await self._loop.getaddrinfo(name, port, type=SOCK_STREAM):
-                places.append((name, str(address[0]), port))
-        return list(dict.fromkeys(places))
+                resolved.append((name, str(address[0]), port))
+        return list(dict.fromkeys(resolved))
 
     async def _connect_to(self, name: str, host: str, port: int, limit_s: float) -> CallsConnection:
         authority = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
@@ -231,7 +235,7 @@ class Channel:
         except OSError as error:
             raise StreamBroken(f"failed to connect to {host}:{port}: {error.strerror or error}") from error
         finally:
-            connection.close_unwanted("nobody waits for the connection")
+            connection.close_unwanted("the connection is no longer wanted")
         return connection
 
     def _drop_connection(self, connection: CallsConnection, why: str) -> None:

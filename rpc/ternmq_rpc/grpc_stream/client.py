@@ -52,7 +52,7 @@ async def open_stream(
     except OSError as error:
         raise StreamBroken(f"{host_port} can't be reached: {error.strerror or error}") from error
     finally:
-        connection.close_unwanted("nobody waits for the stream")
+        connection.close_unwanted("the stream is no longer wanted")
 
 
 class StreamConnection(ClientConnection[MessageStream]):

@@ -1,4 +1,4 @@
-"""The client's end of a connection, whatever its streams are for: how it is opened, and how it is lost."""
+"""The base of the client's connections: how they are opened, and how they are lost."""
 
 import asyncio
 from typing import TYPE_CHECKING, Final, Generic, cast
@@ -73,7 +73,7 @@ class ClientConnection(Http2Connection[AnyStream, ClientMachine[AnyStream]], Gen
             self.greeted.set_result(None)
 
     def close_unwanted(self, why: str) -> None:
-        """Note that nobody waits for the connection any more; close one that was not opened."""
+        """Note that the connection is no longer wanted; close it if it was not opened."""
         if not self.greeted.done() or self.greeted.cancelled():
             self.greeted.cancel()
             self.close_connection(why)

@@ -127,7 +127,7 @@ class GrpcConnection:
         try:
             if identity.may_have_changed:
                 await identity.refresh_credentials()
-            answer = await self._channel.ask(
+            answer = await self._channel.call_unary(
                 method.path, identity.sign_metadata(), request.SerializeToString(), timeout_s
             )
         except StreamBroken as broken:
@@ -145,7 +145,7 @@ class GrpcConnection:
                 while parts := await call.read_all():
                     yield [self._read_part(method, part) for part in parts]
             finally:
-                call.abort_stream("nobody reads the answer")
+                call.abort_stream("the caller reads no further")
         except StreamBroken as broken:
             self._raise_typed(method.name, broken)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ternmq_common.pacing.backoff import ExponentialBackoff
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.frames import ErrorCode
 from ternmq_rpc.grpc_http2.messages import GrpcStatus, StreamBroken
@@ -61,7 +62,7 @@ async def silent(greeting: bytes = b"") -> AsyncIterator[tuple[str, int]]:
 
 
 async def ask(channel: Channel, method: str = "Echo", request: bytes = b"x", timeout_s: float = 60.0) -> bytes:
-    return await channel.ask(f"/test/{method}", (), request, timeout_s)
+    return await channel.call_unary(f"/test/{method}", (), request, timeout_s)
 
 
 async def broken(channel: Channel, method: str = "Echo", timeout_s: float = 60.0) -> StreamBroken:
@@ -155,12 +156,22 @@ async def test_a_name_is_looked_up() -> None:
         assert "nowhere.invalid is not known" in str(await broken(channel))
 
 
-async def test_calls_fail_at_once_for_a_while_when_nobody_could_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(NOBODY) as channel:
+async def test_calls_fail_at_once_for_a_while_when_nobody_could_be_reached() -> None:
+    tries = 0
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal tries
+        tries += 1
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        channel = Channel([server.sockets[0].getsockname()[:2]], backoff=ExponentialBackoff(initial_s=600, max_s=600))
         first = await broken(channel)
-        assert "failed to connect to 127.0.0.1:1" in str(first)
-        monkeypatch.setattr(Channel, "_connect", None)
+        assert "closed before the server sent anything" in str(first)
         assert str(await broken(channel)) == str(first)
+        await channel.close()
+    assert tries == 1
 
 
 async def test_a_server_that_says_nothing_ends_a_call_in_time() -> None:
