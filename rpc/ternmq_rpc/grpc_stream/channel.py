@@ -65,8 +65,8 @@ class Channel:
         repeats: bool = True,
         backoff: ExponentialBackoff = _BACKOFF,
     ) -> None:
-        """With `tls` the server's certificate must be for `server_name`, or for the host that is connected to. `backoff`:
-        how long calls fail at once after failed attempts to connect."""
+        """With `tls` the server's certificate must be for `server_name`, or for the host that is connected to. Calls
+        fail at once for the time of `backoff` after failed attempts to connect."""
         self._addresses = addresses
         self._tls = tls
         self._server_name = server_name
