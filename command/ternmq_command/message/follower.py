@@ -227,7 +227,9 @@ class TopicFollower:
     async def _call_unary(self, method: str, request: Message, answer_type: type[A]) -> A:
         metadata = await self._call_metadata()
         try:
-            answer = await self._channel.ask(SERVICE + method, metadata, request.SerializeToString(), CALL_TIMEOUT_S)
+            answer = await self._channel.call_unary(
+                SERVICE + method, metadata, request.SerializeToString(), CALL_TIMEOUT_S
+            )
         except StreamBroken as broken:
             raise self._failure_of(broken) from None
         return answer_type.FromString(answer)
