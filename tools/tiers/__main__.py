@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import queue
+import secrets
 import signal
 import sys
 import threading
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 TAIL_LINES = 40
 PASSED_LINES = 4
 LOOK_EVERY_S = 2.0
+SEEDS = 100_000
 
 
 def main() -> int:
@@ -36,7 +38,7 @@ def main() -> int:
     if unknown := [name for name in names if name not in TIERS]:
         print(f"tools/check: there is no tier {unknown[0]}; there are: {' '.join(TIERS)}", file=sys.stderr)
         return 2
-    run = Run([TIERS[name] for name in dict.fromkeys(names)])
+    run = Run([TIERS[name] for name in dict.fromkeys(names)], options.seed)
     results = run.run()
     machine = run.machine_use()
     report.write(results, machine)
@@ -46,7 +48,7 @@ def main() -> int:
     # At the end, as whoever keeps the output of a long run may keep its end only.
     for name in failed:
         print(f"== failures of {name}", report.failures(log_of(name)), sep="\n")
-    print(f"FAILED: {' '.join(failed)}" if failed else f"all passed: {' '.join(each.tier for each in results)}")
+    print(f"FAILED: {' '.join(failed)} (the same order of tests: --seed {options.seed})" if failed else f"all passed: {' '.join(each.tier for each in results)}")
     return 1 if failed else 0
 
 
@@ -56,6 +58,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"what to run (default: {' '.join(QUICK)})")
     parser.add_argument("--all", action="store_true", help=f"what must pass to land: {' '.join(LANDING)}")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=secrets.randbelow(SEEDS),
+        help="the order of the tests of each tier (default: a random one, which is printed)",
+    )
     parser.add_argument("--slowest", action="store_true", help="show the slowest tests and fixtures of the last run")
     return parser.parse_args(arguments)
 
@@ -63,14 +71,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 class Run:
     """Starts preparations and tiers as the schedule allows, and gathers their results."""
 
-    def __init__(self, tiers: Sequence[Tier]) -> None:
+    def __init__(self, tiers: Sequence[Tier], seed: int) -> None:
         needed = {need for tier in tiers for need in tier.needs}
         preparations = [name for name in PREPARATIONS if name in needed]
         self._schedule = Schedule(tiers, preparations, cores=len(os.sched_getaffinity(0)))
         self._children, self._results = Children(), list[Result]()
         self._messages: queue.Queue[tuple[str, bool, Path] | Result] = queue.Queue()
         self._began, self._machine = time.monotonic(), MachineWatch()
-        self._is_shown = len(tiers) == 1
+        self._seed, self._is_shown = seed, len(tiers) == 1
 
     @property
     def seconds(self) -> float:
@@ -112,7 +120,7 @@ class Run:
         self._messages.put((name, *prepare(name, self._children)))
 
     def _run_tier(self, tier: Tier) -> None:
-        self._messages.put(run_tier(tier, self._children, is_shown=self._is_shown))
+        self._messages.put(run_tier(tier, self._children, seed=self._seed, is_shown=self._is_shown))
 
     def _take(self, message: tuple[str, bool, Path] | Result) -> None:
         if isinstance(message, Result):

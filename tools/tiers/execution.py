@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.tiers.tiers import COMPILED, PREPARATIONS, TIMINGS
+from tools.tiers.tiers import COMPILED, PREPARATIONS, SEED, TIMINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,21 +95,25 @@ def prepare(name: str, children: Children) -> tuple[bool, Path]:
     return code == 0, log
 
 
-def run_tier(tier: Tier, children: Children, *, is_shown: bool) -> Result:
-    """Run a tier's commands until one fails. Its output goes to a file, or to ours if `is_shown`."""
+def run_tier(tier: Tier, children: Children, *, seed: int, is_shown: bool) -> Result:
+    """Run a tier's commands until one fails, its tests in the random order of `seed`.
+
+    The output goes to a file, or to ours if `is_shown`.
+    """
     result, began = Result(tier.name), time.monotonic()
     output = None if is_shown else log_of(tier.name)
     log_of(tier.name).unlink(missing_ok=True)
     for number, command in enumerate(tier.commands):
         timings = FOLDER / f"{tier.name}.{number}.json"
         timings.unlink(missing_ok=True)
-        code, cpu_seconds = children.run(_filled(command, timings), output)
+        filled = _fill_in(command, timings, seed)
+        code, cpu_seconds = children.run(filled, output)
         result.cpu_seconds += cpu_seconds
         if timings.exists():
             result.add_measurements(json.loads(timings.read_text()))
             timings.unlink()
         if code != 0:
-            result.reason = f"exit code {code}: {' '.join(_filled(command, timings)[:4])} ..."
+            result.reason = f"exit code {code}: {' '.join(filled[:4])} ..."
             break
     result.seconds = time.monotonic() - began
     return result
@@ -119,6 +123,6 @@ def log_of(tier: str) -> Path:
     return FOLDER / f"{tier}.log"
 
 
-def _filled(command: Sequence[str], timings: Path) -> list[str]:
+def _fill_in(command: Sequence[str], timings: Path, seed: int) -> list[str]:
     values = {COMPILED: COMPILED_PYTHON, "python": sys.executable}
-    return [values.get(each, each).replace(TIMINGS, str(timings)) for each in command]
+    return [values.get(each, each).replace(TIMINGS, str(timings)).replace(SEED, str(seed)) for each in command]

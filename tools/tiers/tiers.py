@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 COMPILED = "{compiled}"
 TIMINGS = "{timings}"
+SEED = "{seed}"
 
 CODE = (
     *("protos/ternmq_protos", "common", "rpc", "runtime", "registry", "console", "broker", "proxy", "clients/python"),
@@ -64,7 +65,7 @@ def pytest(
     """A command that runs tests on `workers` processes, handed out by test or by file."""
     parallel = ("-n", str(workers), "--dist", by) if workers > 1 else ()
     timings = ("-p", "tools.tiers.timings", f"--timings={TIMINGS}")
-    return (python, "-m", "pytest", "-q", examples, *timings, *parallel, *arguments)
+    return (python, "-m", "pytest", "-q", f"--randomly-seed={SEED}", examples, *timings, *parallel, *arguments)
 
 
 # Installing with apt-get or building; one at a time, in this order, while tiers that need none of it run.
