@@ -48,7 +48,11 @@ def main() -> int:
     # At the end, as whoever keeps the output of a long run may keep its end only.
     for name in failed:
         print(f"== failures of {name}", report.failures(log_of(name)), sep="\n")
-    print(f"FAILED: {' '.join(failed)} (the same order of tests: --seed {options.seed})" if failed else f"all passed: {' '.join(each.tier for each in results)}")
+    print(
+        f"FAILED: {' '.join(failed)} (the same order of tests: --seed {options.seed})"
+        if failed
+        else f"all passed: {' '.join(each.tier for each in results)}"
+    )
     return 1 if failed else 0
 
 
