@@ -81,8 +81,8 @@ async def test_the_question_holds_the_whole_message(timed: RawClient, movable_se
     assert properties.message_id == answer.entries[0].message_id
     assert (properties.tag, list(properties.keys)) == ("t", ["a"])
     assert properties.message_type == pb.TRANSACTION
-    assert (properties.body_encoding, properties.body_digest.type) == (pb.IDENTITY, pb.MD5)
-    assert properties.body_digest.checksum == "b02a45a596bfb86fe2578bde75ff5444".upper()
+    assert (properties.body_encoding, properties.body_digest.type) == (pb.IDENTITY, pb.SHA1)
+    assert properties.body_digest.checksum == "bfc95e50f828f0aecd632c939fd45c1bf5272127".upper()
     assert properties.born_host
     assert before <= properties.born_timestamp.ToMilliseconds() <= properties.store_timestamp.ToMilliseconds()
     assert properties.store_host == movable_server.grpc

@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from hashlib import md5
+from hashlib import sha1
 
 import pytest
 
@@ -20,8 +20,8 @@ async def stored(client: RawClient, topic: str, group: str, body: bytes, **syste
     await client.send(topic, body, **system)
     [received] = (await client.receive(topic, group)).messages
     digest = received.system_properties.body_digest
-    assert digest.type == pb.MD5
-    assert digest.checksum == md5(received.body, usedforsecurity=False).hexdigest().upper()
+    assert digest.type == pb.SHA1
+    assert digest.checksum == sha1(received.body, usedforsecurity=False).hexdigest().upper()
     return received
 
 

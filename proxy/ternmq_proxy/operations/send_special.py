@@ -25,7 +25,7 @@ from ternmq_proxy.operations.message_checks import whole_ms
 from ternmq_proxy.operations.sent_message import SentMessage
 from ternmq_proxy.processors.sending.inflation import RequestInflation
 from ternmq_proxy.processors.sending.placement import queue_of_group, queue_of_lite, queue_of_priority
-from ternmq_proxy.processors.sending.stored_form import MILLISECOND_NS, body_md5, is_calendar_time, to_stored_form
+from ternmq_proxy.processors.sending.stored_form import MILLISECOND_NS, body_checksum, is_calendar_time, to_stored_form
 
 if TYPE_CHECKING:
     from ternmq_common.event_loop.fairness import WorkTurns
@@ -73,7 +73,7 @@ class SendInParts:
         if message.is_compressed:
             await self._inflate_body(message)
         body = message.body
-        checksum = body_md5(body) if len(body) <= QUICK_BYTES_MAX else await asyncio.to_thread(body_md5, body)
+        checksum = body_checksum(body) if len(body) <= QUICK_BYTES_MAX else await asyncio.to_thread(body_checksum, body)
         stored = to_stored_form(message, self.kind, checksum, self.call.peer, self.now_ms, self.services.limits)
         message.body = b""  # long requests would hold each body twice
         return stored

@@ -21,7 +21,7 @@ from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
 from ternmq_proxy.operations.sent_message import SentMessage
 from ternmq_proxy.operations.transactions import resolve_transaction
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage
-from ternmq_proxy.processors.sending.stored_form import body_md5, to_stored_form
+from ternmq_proxy.processors.sending.stored_form import body_checksum, to_stored_form
 from ternmq_proxy.server.main import make_clock, open_storage
 from ternmq_proxy.server.serving import make_services
 from ternmq_proxy.services import Services
@@ -164,7 +164,7 @@ async def test_a_client_has_an_id(services: Services) -> None:
 
 def ordinary(services: Services, name: str = "NORMAL") -> NewMessage:
     values = message(name)
-    return to_stored_form(values, MessageType.NORMAL, body_md5(values.body), CALL.peer, 1, services.limits)
+    return to_stored_form(values, MessageType.NORMAL, body_checksum(values.body), CALL.peer, 1, services.limits)
 
 
 async def test_an_ordinary_send_is_begun_if_its_topic_takes_it(services: Services) -> None:

@@ -9,7 +9,7 @@ from ternmq_common.shard.model import QueueRef, StoredMessage
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.operations.message_checks import effective_type
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage
-from ternmq_proxy.processors.sending.stored_form import body_md5, read_message, revive_letter, to_stored_form
+from ternmq_proxy.processors.sending.stored_form import body_checksum, read_message, revive_letter, to_stored_form
 
 NOW_MS = 1_700_000_000_000
 TEXT = st.text(max_size=9)
@@ -43,18 +43,18 @@ def fields(message: ProducerMessage) -> dict[str, object]:
 
 
 def properties_of(message: ProducerMessage, kind: MessageType) -> pb.SystemProperties:
-    new = to_stored_form(message, kind, body_md5(message.body), "peer:1", NOW_MS, MessageLimits())
+    new = to_stored_form(message, kind, body_checksum(message.body), "peer:1", NOW_MS, MessageLimits())
     return pb.SystemProperties.FromString(new.system)
 
 
 @given(MESSAGES | SPECIAL)
 def test_what_is_stored_is_read_back(message: ProducerMessage) -> None:
     kind = effective_type(message)
-    new = to_stored_form(message, kind, body_md5(message.body), "peer:1", NOW_MS, MessageLimits())
+    new = to_stored_form(message, kind, body_checksum(message.body), "peer:1", NOW_MS, MessageLimits())
     properties = pb.SystemProperties.FromString(new.system)
     assert read_message(pb.Message.FromString(new.rest), properties) == message
     assert int(properties.message_type) == kind
-    assert properties.body_digest == pb.Digest(type=pb.MD5, checksum=body_md5(message.body))
+    assert properties.body_digest == pb.Digest(type=pb.SHA1, checksum=body_checksum(message.body).decode())
     assert new.keys == (message.message_id, *message.keys)
 
 
@@ -80,14 +80,14 @@ def test_fields_that_the_server_does_not_know_are_stored() -> None:
     system = pb.SystemProperties(message_id="id")
     message = pb.Message.FromString(sent.SerializeToString() + field)
     values = read_message(message, pb.SystemProperties.FromString(system.SerializeToString() + field))
-    new = to_stored_form(values, MessageType.NORMAL, body_md5(b"x"), "peer:1", NOW_MS, MessageLimits())
+    new = to_stored_form(values, MessageType.NORMAL, body_checksum(b"x"), "peer:1", NOW_MS, MessageLimits())
     assert pb.Message.FromString(new.rest) == message
     assert new.system.endswith(field)
 
 
 def test_a_revived_letter_does_not_say_that_it_was_dead() -> None:
     message = ProducerMessage(topic="t", body=b"x", message_id="id", tag="tag", properties={"a": "b"})
-    new = to_stored_form(message, MessageType.NORMAL, body_md5(b"x"), "peer:1", NOW_MS, MessageLimits())
+    new = to_stored_form(message, MessageType.NORMAL, body_checksum(b"x"), "peer:1", NOW_MS, MessageLimits())
     dead = pb.SystemProperties.FromString(new.system)
     dead.dead_letter_queue.topic = "orders"
     letter = revive_letter(StoredMessage(QueueRef("%DLQ%g", "b", 0), 3, 1, dead.SerializeToString(), new.rest))

@@ -4,7 +4,8 @@ This module converts a producer's message to that form and back. `sent_messages`
 from the bytes of an ordinary request.
 """
 
-from hashlib import md5
+from binascii import b2a_hex
+from hashlib import sha1
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -32,8 +33,9 @@ LAST_SECOND: Final = 253_402_300_799
 """The last second of the year 9999."""
 SECOND_NS: Final = 1_000_000_000
 MILLISECOND_NS: Final = 1_000_000
-# The head of a digest, without its 32 digits; body_encoding IDENTITY and message_type NORMAL.
-_DIGEST_HEAD: Final = b"\x22\x24\x08" + bytes((definition_pb2.MD5,)) + b"\x12\x20"
+DIGEST_HEAD: Final = b"\x22\x2c\x08" + bytes((definition_pb2.SHA1,)) + b"\x12\x28"
+"""The field body_digest without its 40 digits, which are the `body_checksum`."""
+# body_encoding IDENTITY and message_type NORMAL.
 _IDENTITY_NORMAL: Final = bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageType.NORMAL))
 _OF_RETRIES: Final = frozenset({"ORIGIN_MESSAGE_ID", "DELAY", "WAIT", "REAL_TOPIC", "REAL_QID"})
 
@@ -43,15 +45,18 @@ def is_calendar_time(time_ns: int) -> bool:
     return 0 <= time_ns < (LAST_SECOND + 1) * SECOND_NS
 
 
-def body_md5(body: bytes) -> str:
-    """Return the digest of a body as consumers compare it."""
-    return md5(body, usedforsecurity=False).hexdigest().upper()
+def body_checksum(body: bytes) -> bytes:
+    """Return the SHA-1 of a body as consumers compare it, in upper-case hexadecimal.
+
+    All official clients know it and MD5 in the same form. Processors compute SHA-1 in hardware, in half the time.
+    """
+    return b2a_hex(sha1(body, usedforsecurity=False).digest()).upper()
 
 
 def to_stored_form(
-    message: "ProducerMessage", kind: MessageType, checksum: str, peer: str, now_ms: int, limits: "MessageLimits"
+    message: "ProducerMessage", kind: MessageType, checksum: bytes, peer: str, now_ms: int, limits: "MessageLimits"
 ) -> NewMessage:
-    """Return a checked message of this type in stored form. `checksum` is the `body_md5` of its body; `peer`, as
+    """Return a checked message of this type in stored form. `checksum` is the `body_checksum` of its body; `peer`, as
     `host:port`, and `now_ms` are where and when it was born if its producer does not say, or sends values that
     consumers can't read.
 
@@ -83,7 +88,7 @@ def _serialize_rest(message: "ProducerMessage") -> bytes:
 
 
 def _serialize_system_properties(
-    message: "ProducerMessage", kind: MessageType, checksum: str, peer: str, now_ms: int
+    message: "ProducerMessage", kind: MessageType, checksum: bytes, peer: str, now_ms: int
 ) -> bytes:
     born_host, born_ns = message.born_host, message.born_ns
     if born_host != peer and (not born_host or find_name_problem(born_host)):
@@ -92,7 +97,7 @@ def _serialize_system_properties(
         born_ns = now_ms * MILLISECOND_NS
     if kind == MessageType.NORMAL and not message.is_compressed:
         ordinary = write_ordinary(
-            message.tag, (message.message_id, *message.keys), checksum.encode(), write_birth(born_ns, born_host)
+            message.tag, (message.message_id, *message.keys), checksum, write_birth(born_ns, born_host)
         )
         trace = message.trace_context
         if trace is not None:
@@ -106,8 +111,8 @@ def _serialize_system_properties(
     )
     properties.message_type = kind  # type: ignore[assignment] # the protocol's enum has the same numbers
     digest = properties.body_digest
-    digest.type = definition_pb2.MD5
-    digest.checksum = checksum
+    digest.type = definition_pb2.SHA1
+    digest.checksum = checksum.decode()
     _set_time(properties.born_timestamp, born_ns)
     if message.tag:
         properties.tag = message.tag
@@ -139,7 +144,7 @@ def write_ordinary(tag: str, names: "Sequence[str]", checksum: bytes, birth: byt
     pieces = [encode_field(b"\x0a", tag.encode())] if tag else []
     if len(names) > 1:
         pieces += [encode_field(b"\x12", key.encode()) for key in names[1:]]
-    pieces += (encode_field(b"\x1a", names[0].encode()), _DIGEST_HEAD, checksum, _IDENTITY_NORMAL, birth)
+    pieces += (encode_field(b"\x1a", names[0].encode()), DIGEST_HEAD, checksum, _IDENTITY_NORMAL, birth)
     return b"".join(pieces)
 
 

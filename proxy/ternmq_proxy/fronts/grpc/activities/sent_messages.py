@@ -9,8 +9,6 @@ Stored     user properties, tag, keys, message id, times, host and trace context
            by the server, and also where and when the message was born, if its producer did not say.
 """
 
-from binascii import b2a_hex
-from hashlib import md5
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -27,7 +25,7 @@ from ternmq_proxy.fronts.grpc.activities.request_bytes import resource_name
 from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span, read_number
 from ternmq_proxy.operations.message_checks import RESERVED_PROPERTY_KEYS
 from ternmq_proxy.operations.send_ordinary import OrderKey
-from ternmq_proxy.processors.sending.stored_form import LAST_SECOND
+from ternmq_proxy.processors.sending.stored_form import DIGEST_HEAD, LAST_SECOND, body_checksum
 
 MESSAGES_TAG: Final = 0x0A
 """SendMessageRequest.messages = 1."""
@@ -54,11 +52,8 @@ _SECONDS: Final = 0x08  # of a Timestamp
 _NANOS: Final = 0x10
 _DIGEST_TYPE: Final = 0x08  # of a Digest
 _CHECKSUM: Final = 0x12
-_DIGEST_TAG: Final = b"\x22"
 _BORN_TAG: Final = b"\x3a"
 _HOST_TAG: Final = b"\x42"
-_DIGEST_CHECKSUM: Final = definition_pb2.Digest(type=definition_pb2.MD5, checksum="0" * 32).SerializeToString()[:-32]
-_DIGEST_HEAD: Final = _DIGEST_TAG + bytes((len(_DIGEST_CHECKSUM) + 32,)) + _DIGEST_CHECKSUM
 _IDENTITY_NORMAL: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.NORMAL))
 _IDENTITY_FIFO: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.FIFO))
 _IDENTITY_LITE: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.LITE))
@@ -205,9 +200,8 @@ def _read_stored_form(
     born, host_text, group, lite = _read_from_birth(data, at, end, sender)
     if not text.isprintable() or not host_text.isprintable() or not group.isprintable():
         raise NotOrdinary
-    checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
     kind = _IDENTITY_FIFO if group else _IDENTITY_LITE if lite else _IDENTITY_NORMAL
-    system = b"".join((data[begin:at], _DIGEST_HEAD, checksum, kind, born))
+    system = b"".join((data[begin:at], DIGEST_HEAD, body_checksum(body), kind, born))
     if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
         raise NotOrdinary
     return (group, lite), NewMessage(tag_hash(tag), system, rest, (message_id, *keys))

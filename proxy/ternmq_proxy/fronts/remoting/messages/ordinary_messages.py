@@ -5,8 +5,6 @@ Ordinary   are messages without delay, order or transaction, uncompressed, with 
            error here: `sent_messages.py` reads it, and `operations/by_queue/send.py` says what is wrong.
 """
 
-from binascii import b2a_hex
-from hashlib import md5
 from typing import TYPE_CHECKING, Final
 
 from ternmq_common.filters.tag_hash import tag_hash
@@ -23,7 +21,13 @@ from ternmq_proxy.fronts.remoting.messages.property_names import (
 )
 from ternmq_proxy.fronts.remoting.messages.sent_messages import MILLISECOND_NS, PROPERTIES_BYTES_MAX
 from ternmq_proxy.operations.send_special import QUICK_BYTES_MAX
-from ternmq_proxy.processors.sending.stored_form import is_calendar_time, write_birth, write_ordinary, write_property
+from ternmq_proxy.processors.sending.stored_form import (
+    body_checksum,
+    is_calendar_time,
+    write_birth,
+    write_ordinary,
+    write_property,
+)
 
 if TYPE_CHECKING:
     from ternmq_common.limits import MessageLimits
@@ -72,8 +76,7 @@ class OrdinaryReader:
             rest = b"".join([write_property(name, value) for name, value in own.items()]) + rest
         if not text.isprintable() or message_id.isspace() or "|" in tag or tag.isspace():
             return None
-        checksum = b2a_hex(md5(body, usedforsecurity=False).digest()).upper()
-        system = write_ordinary(tag, names, checksum, birth)
+        system = write_ordinary(tag, names, body_checksum(body), birth)
         if len(system) + len(rest) - size > limits.stored_properties_bytes_max:
             return None
         return NewMessage(tag_hash(tag), system, rest, names)

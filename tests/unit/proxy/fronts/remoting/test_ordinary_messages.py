@@ -14,7 +14,7 @@ from ternmq_proxy.fronts.remoting.messages.ordinary_messages import OrdinaryRead
 from ternmq_proxy.fronts.remoting.messages.ordinary_records import OrdinaryRecords
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.message_checks import check_message
-from ternmq_proxy.processors.sending.stored_form import body_md5, to_stored_form
+from ternmq_proxy.processors.sending.stored_form import body_checksum, to_stored_form
 from ternmq_rpc.remoting.message_ids import Host, parse_host
 from ternmq_rpc.remoting.message_records import decode_records, encode_record
 
@@ -45,7 +45,7 @@ def read_directly(header: SentHeader, body: bytes, flag: int = 0) -> NewMessage 
 def read_by_the_long_way(header: SentHeader, body: bytes) -> NewMessage:
     message = read_sent_message(header, body, (), NOW_MS)
     kind = check_message(message, LIMITS, NOW_MS)
-    return to_stored_form(message, kind, body_md5(body), PEER, NOW_MS, LIMITS)
+    return to_stored_form(message, kind, body_checksum(body), PEER, NOW_MS, LIMITS)
 
 
 def as_stored(message: NewMessage) -> StoredMessage:

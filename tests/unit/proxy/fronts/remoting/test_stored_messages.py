@@ -16,7 +16,7 @@ from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.message_checks import check_message, effective_type
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage
-from ternmq_proxy.processors.sending.stored_form import body_md5, read_message, to_stored_form
+from ternmq_proxy.processors.sending.stored_form import body_checksum, read_message, to_stored_form
 from ternmq_rpc.remoting.message_ids import Host, parse_host
 from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 
@@ -72,7 +72,7 @@ def store(message: ProducerMessage) -> StoredMessage:
     if message.is_transaction:
         message.delivery_ns = None
     kind = check_message(message, MessageLimits(), NOW_MS)
-    new = to_stored_form(message, kind, body_md5(message.body), "10.0.0.9:1", NOW_MS, MessageLimits())
+    new = to_stored_form(message, kind, body_checksum(message.body), "10.0.0.9:1", NOW_MS, MessageLimits())
     return StoredMessage(QUEUE, 5, NOW_MS + 1, new.system, new.rest, 77)
 
 
