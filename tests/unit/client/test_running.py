@@ -31,20 +31,23 @@ print("closed", flush=True)
 """
 
 HANGING = """
-import asyncio, sys, threading, time
+import asyncio, os, sys, threading, time
 import ternmq, ternmq.blocking
 
+def write_line():
+    os.write(sys.stdout.fileno(), b"got\\n")  # whole, also beside another thread
+
 def in_thread(view):
-    print("got", flush=True)
+    write_line()
     if view.body.endswith(b"1"):
         threading.Event().wait()
 
 async def on_the_loop(view):
-    print("got", flush=True)
+    write_line()
     time.sleep(1000)
 
 async def swallowing(view):
-    print("got", flush=True)
+    write_line()
     while True:
         try:
             await asyncio.Event().wait()
