@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from ternmq.blocking import Producer
+from ternmq_command.demo.batch_reports import BatchReport
+from ternmq_command.demo.flights import build_message, data_file, read_rows
+from ternmq_command.demo.replay import create_topic_and_group
+from tests.support.stack import Stack
+
 pytestmark = pytest.mark.slow
 MESSAGES = 5000
+LONGER_THAN_ONE_START_TRIES_S = 3.0
+TIMEOUT_S = 30.0
 
 
 def command(folder: Path, *options: str) -> list[str]:
@@ -26,6 +34,23 @@ def test_a_kill_in_the_middle_loses_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"{MESSAGES:,} of {MESSAGES:,} flights were consumed, none lost" in done.stdout
     assert "kill -9 " in done.stdout
+
+
+def test_a_consumer_that_starts_while_the_broker_is_away_waits_for_it(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    consumer = [sys.executable, "-m", "ternmq_command.demo.consumer", stack.grpc]
+    with subprocess.Popen(consumer, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(LONGER_THAN_ONE_START_TRIES_S)
+        with stack, Producer(stack.grpc) as producer:
+            create_topic_and_group(stack.grpc)
+            [(number, row)] = read_rows(data_file(), 1)
+            producer.send(build_message(number, row))
+            assert process.stdout is not None
+            [flight] = BatchReport.decode_line(process.stdout.readline()).flights
+            assert flight.row == number
+            process.terminate()
+            assert process.wait(TIMEOUT_S) == 0
 
 
 def test_a_demo_that_was_stopped_is_continued(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from ternmq import ClientError, MessageView, SimpleConsumer
@@ -28,13 +29,26 @@ LAST_BATCH_S = 1.5
 
 
 async def run_consumer(endpoint: str, stop: asyncio.Event) -> None:
-    async with (
-        SimpleConsumer(endpoint, group=GROUP, subscriptions={TOPIC: "*"}, await_duration=AWAIT) as consumer,
-        BackgroundTasks() as tasks,
-    ):
+    async with AsyncExitStack() as running, BackgroundTasks() as tasks:
+        consumer = await _start_consumer(endpoint, stop, running)
+        if consumer is None:
+            return
         receivers = [tasks.start(_receive_until(stop, consumer)) for _ in range(RECEIVERS)]
         await stop.wait()
         await asyncio.wait(receivers, timeout=LAST_BATCH_S)  # then they wait for messages, and there are none
+
+
+async def _start_consumer(endpoint: str, stop: asyncio.Event, running: AsyncExitStack) -> SimpleConsumer | None:
+    """Start a consumer, which `running` closes, as soon as the broker serves: the demo may have just killed it."""
+    while not stop.is_set():
+        consumer = SimpleConsumer(endpoint, group=GROUP, subscriptions={TOPIC: "*"}, await_duration=AWAIT)
+        try:
+            return await running.enter_async_context(consumer)
+        except ClientError as error:
+            if not error.retryable:
+                raise
+        await asyncio.sleep(PAUSE_S)
+    return None
 
 
 async def _receive_until(stop: asyncio.Event, consumer: SimpleConsumer) -> None:

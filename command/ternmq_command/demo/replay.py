@@ -64,14 +64,15 @@ async def replay_flights(
     try:
         took_s = await stack.start()
         display.show_text(f"broker ready at {stack.grpc} after {took_s:.2f} s")
-        await asyncio.to_thread(_create_topic_and_group, stack.grpc)
+        await asyncio.to_thread(create_topic_and_group, stack.grpc)
         await _run_consumers(stack, folders, ledger, wanted, display, kill_server=kill_server)
     finally:
         await stack.stop()
         ledger.save_to(folders.ledger, clean=True)
 
 
-def _create_topic_and_group(endpoint: str) -> None:
+def create_topic_and_group(endpoint: str) -> None:
+    """Create the topic and the consumer group of the demo; nothing changes if they exist."""
     from ternmq.admin import groups as group_calls
     from ternmq.admin import topics as topic_calls
 
