@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from tests.cluster.shard import Shard
 from tests.cluster.watching import eventually, sent_code
-from tests.interop.apache_rocketmq import BROKER_MAIN, HOST, ApacheRocketMQ, free_broker_port, free_port
+from tests.interop.apache_rocketmq import BROKER_MAIN, HOST, ApacheRocketMQ, free_broker_port
 from tests.support.cluster_processes import ClusterProcesses
 from tests.support.embedded import RawClient
+from tests.support.ports import free_port
 
 TOPIC = "sends"
 QUEUES = 4

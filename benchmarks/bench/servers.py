@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from benchmarks.bench.load import WayIn, build_loader, build_nats_server, missing_go
-from tests.interop.apache_rocketmq import HOST, free_port, jar_folder
+from tests.interop.apache_rocketmq import HOST, jar_folder
 from tests.interop.guarded.apache import GuardedApacheRocketMQ
 from tests.support.guarded import GuardedStack, dev_certificates
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

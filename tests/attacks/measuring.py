@@ -34,7 +34,8 @@ from tests.attacks.target import ROUTE, Target, route_request
 from tests.attacks.wire import Disconnected, Wire
 from tests.support.certificates import Certificates
 from tests.support.http2_wire import Frame, Kind
-from tests.support.stack import ANY_PORT, Stack
+from tests.support.ports import free_address
+from tests.support.stack import Stack
 
 MB = 1_000_000
 _RSS_FATAL = 3000 * MB
@@ -201,7 +202,7 @@ class AttackedStack(Stack):
 
     def __init__(self, folder: Path, attack: Attack) -> None:
         super().__init__(folder)
-        self.addresses["remoting"] = ANY_PORT
+        self.addresses["remoting"] = free_address()
         self._environment = environment(attack)
         if attack.tls:
             self._environment |= _tls_at_the_same_port(folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.apache_rocketmq import free_port
+from tests.support.ports import free_port
 from tests.support.postgres import Postgres
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -4,16 +4,17 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 import yaml
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
@@ -60,7 +61,7 @@ class Stack:
         self._files = (COMPOSE_FILE, *files, QUICK_FILE)
         self._services = services
         self.project = f"ternmq-tests-{secrets.token_hex(4)}"
-        self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self.ports = {name: free_port() for name in PORTS}
 
     @property
     def endpoint(self) -> str:
@@ -187,11 +188,3 @@ def _output(command: list[str], timeout_s: float, variables: dict[str, str] | No
     )
     assert done.returncode == 0, f"{' '.join(command)}: {(done.stdout + done.stderr)[-5000:]}"
     return done.stdout.strip()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

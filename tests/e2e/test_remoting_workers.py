@@ -9,8 +9,8 @@ import pytest
 from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.message_ids import decode_offset_id
 from ternmq_rpc.remoting.message_records import decode_records
+from tests.support.ports import free_address
 from tests.support.remoting_client import RemotingClient
-from tests.support.stack import ANY_PORT
 from tests.support.workers import WorkerStack
 
 pytestmark = [pytest.mark.slow]
@@ -21,7 +21,7 @@ PATIENCE_S = 30.0
 
 async def test_replies_and_transactions_reach_clients_of_other_workers(tmp_path: Path) -> None:
     stack = WorkerStack(tmp_path, "--workers", "2")
-    stack.addresses["remoting"] = ANY_PORT
+    stack.addresses["remoting"] = free_address()
     with stack:
         async with AsyncExitStack() as opened:
             address = stack.addresses["remoting"]

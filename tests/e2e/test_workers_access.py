@@ -16,7 +16,7 @@ import ternmq
 from ternmq_protos.v2 import service_pb2 as rpc
 from tests.support.certificates import Certificates
 from tests.support.embedded import RawClient, code, message
-from tests.support.stack import ANY_PORT
+from tests.support.ports import free_address
 from tests.support.until import until_answered
 from tests.support.users import SECRET, signed
 from tests.support.workers import WorkerStack
@@ -96,7 +96,7 @@ async def test_http_of_the_supervisor_is_for_users(stack: WorkerStack) -> None:
 
 async def test_workers_share_the_listener_of_operators(tmp_path: Path) -> None:
     stack = WorkerStack(tmp_path, "--workers", "2")
-    stack.addresses["admin"] = ANY_PORT
+    stack.addresses["admin"] = free_address()
     with stack:
         for _ in range(CONNECTIONS):
             async with RawClient(stack.addresses["admin"]) as operator:
@@ -113,7 +113,7 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[W
     certificates = Certificates(tmp_path / "certificates")
     cert, key = certificates.issue("server")
     stack = WorkerStack(tmp_path, *OPTIONS, "--tls-cert", str(cert), "--tls-key", str(key))
-    stack.addresses["admin"] = ANY_PORT
+    stack.addresses["admin"] = free_address()
     with stack:
         yield stack, ternmq.TlsOptions(ca=certificates.ca)
 

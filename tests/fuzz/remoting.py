@@ -27,7 +27,8 @@ from tests.attacks.remoting.requests import ROUTE, SEND, send_fields
 from tests.attacks.remoting.wire import RemotingWire
 from tests.attacks.wire import Disconnected
 from tests.fuzz.mutations import OF_BYTES
-from tests.support.stack import ANY_PORT, Stack
+from tests.support.ports import free_address
+from tests.support.stack import Stack
 from tests.unit.rpc.remoting.captured import read_frames
 
 GROWTH_MAX_BYTES = 64 << 20
@@ -283,7 +284,7 @@ def main() -> int:
     print(f"seed {arguments.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="ternmq-fuzz-") as folder:
         stack = Stack(Path(folder))
-        stack.addresses["remoting"] = ANY_PORT
+        stack.addresses["remoting"] = free_address()
         with stack:
             try:
                 facts = run(arguments.frames, arguments.seed, stack)

@@ -16,7 +16,6 @@ import argparse
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -29,6 +28,7 @@ import grpc
 
 from ternmq_protos.v2 import definition_pb2, service_pb2
 from tests.support.maven import jars
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -316,20 +316,12 @@ def jar_folder() -> Path:
     return jars(f"apache-rocketmq-{VERSION}", (f"org.apache.rocketmq:{artifact}:{VERSION}" for artifact in ARTIFACTS))
 
 
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.create_server((HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 def free_broker_port() -> int:
     """A free port whose second lower neighbour is free too: the broker opens both."""
     for _ in range(100):
-        port = free_port()
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, port - 2)) != 0:
-                return port
+        lower, _, port = free_port(), free_port(), free_port()
+        if port - lower == 2:
+            return port
     raise RuntimeError("no pair of free ports")
 
 

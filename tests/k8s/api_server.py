@@ -12,7 +12,6 @@ import copy
 import json
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -32,6 +31,7 @@ import yaml
 from tests.k8s.chart import chart_objects
 from tests.k8s.rendering import CACHE, OVERLAYS, Json, Pod, named, of_kind, pods, rendered, secrets_made_by_hand
 from tests.k8s.test_schemas import DEFINITIONS
+from tests.support.ports import free_address
 from tools.generate_kustomize import CHART, helm
 
 KUBERNETES = "1.30.14"
@@ -124,7 +124,7 @@ def api_server() -> Iterator[ApiServer]:
     """With an etcd of its own, in a folder that is gone afterwards."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ternmq-api-server-")))
-        client, peer, port = (f"127.0.0.1:{each}" for each in free_ports(3))
+        client, peer, port = (free_address() for _ in range(3))
         etcd = (
             f"--data-dir={folder / 'etcd'}",
             f"--listen-client-urls=http://{client}",
@@ -194,14 +194,6 @@ def until_ready(server: ApiServer, process: "subprocess.Popen[bytes]", folder: P
             time.sleep(LOOK_INTERVAL_S)
         else:
             return
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 # --- what it has to take

@@ -25,6 +25,7 @@ from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_registry.registry import Registry
 from tests.support.new_registry import put_new_registry
+from tests.support.ports import free_address
 
 if TYPE_CHECKING:
     from tests.support.scripted_broker import Wire
@@ -54,7 +55,7 @@ class BrokerNode:
         self.name = name
         self._cluster = cluster
         self._stack = AsyncExitStack()
-        self.address = "127.0.0.1:0"
+        self.address = free_address()
         self.wire: Wire | None = None
         self.directory: RegistryDirectory
         self.broker: Broker

@@ -9,7 +9,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -22,6 +21,8 @@ from typing import Self
 
 import psutil
 import psycopg
+
+from tests.support.ports import free_port
 
 INSTALL = "run tests/support/install_postgres.sh as root"
 START_TIMEOUT_S = 30.0
@@ -66,7 +67,7 @@ class Postgres:
         self._process: subprocess.Popen[str] | None = None
         self._log: deque[str] = deque(maxlen=50)
         self._databases = count()
-        self.port = _free_port()
+        self.port = free_port()
 
     @property
     def url(self) -> str:
@@ -281,10 +282,3 @@ def _reachable(folder: Path, user: str | None) -> tuple[Path, bool]:
 def _environment() -> dict[str, str]:
     """Ours, without what would tell PostgreSQL of another server."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -7,6 +7,7 @@ Errors   whatever goes wrong is raised with the end of the server's log.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -14,6 +15,10 @@ import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Self
+
+import psutil
+
+from tests.support.ports import free_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +53,7 @@ class ServerProcess:
     ) -> None:
         """`addresses` are the names of the options that take an address, and of the addresses of the ready line."""
         self._folder, self._arguments, self._environment = folder, arguments, environment
-        self.addresses = dict.fromkeys(addresses, ANY_PORT)
+        self.addresses = {name: free_address() for name in addresses}
         self.log = folder / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -105,6 +110,15 @@ class ServerProcess:
         self.process.kill()  # also one that was paused
         self.process.wait()
         self._close_output()
+
+    def kill9_all(self) -> None:
+        """End the server and its workers, as the end of their machine does."""
+        workers = psutil.Process(self.process.pid).children(recursive=True)
+        self.kill9()
+        for each in workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(workers)
 
     def terminate(self) -> int:
         """Ask the server to end and return its exit code."""

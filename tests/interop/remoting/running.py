@@ -13,7 +13,8 @@ from ternmq import Admin
 from tests.interop.processes import Processes
 from tests.interop.programs import Programs
 from tests.support.maven import jars
-from tests.support.stack import ANY_PORT, Stack
+from tests.support.ports import free_address
+from tests.support.stack import Stack
 
 PROGRAMS = Programs("remoting", Path(__file__).parent)
 JAVA_5 = "5.5.0"
@@ -95,7 +96,7 @@ class RemotingStack(Stack):
 
 def serve_remoting(stack: Stack) -> None:
     """Have a stack that was not started yet serve the remoting protocol on a free port."""
-    stack.addresses["remoting"] = ANY_PORT
+    stack.addresses["remoting"] = free_address()
 
 
 class Remoting:
