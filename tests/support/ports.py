@@ -6,6 +6,7 @@ Block    a process takes its ports in turn out of a block of its own. It owns th
          with the number of the block's first port; the kernel lets the block go when the process ends.
 """
 
+import atexit
 import socket
 from functools import cache
 from typing import Self
@@ -33,6 +34,7 @@ class PortBlock:
             except OSError:
                 owner.close()
             else:
+                atexit.register(owner.close)
                 return cls(first, owner)
         raise RuntimeError(f"all ports from {FIRST_PORT} to {LAST_PORT} belong to other test processes")
 

@@ -142,6 +142,10 @@ def few_queues(values: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
+# Longer than a machine with much else to do may stand still.
+TIMEOUT_S = 60.0
+
+
 @st.composite
 def any_calls(draw: st.DrawFn) -> tuple[ShardCall, tuple[Any, ...]]:
     call = draw(st.sampled_from(list(CALLS.values())))
@@ -157,7 +161,9 @@ async def test_whatever_is_asked_is_answered(
 ) -> None:
     call, values = asked
     broker = cluster.service.links.require_broker("broker-0")
-    result: object = (await asyncio.gather(broker.ask_broker(call, values), return_exceptions=True))[0]
+    result: object = (
+        await asyncio.gather(broker.link.ask_broker(call, values, timeout_s=TIMEOUT_S), return_exceptions=True)
+    )[0]
     assert not isinstance(result, BrokerUnavailable)
     if isinstance(result, MessagingError):
         assert result.code not in (definition_pb2.NOT_IMPLEMENTED, definition_pb2.PROXY_TIMEOUT)
