@@ -1,7 +1,7 @@
 """Limits of the protocol, checked at the front before memory is spent (`sending.md, Limits`, `consuming.md, Receive`,
 `overview.md, Limits of a request`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 KIB: Final = 1024
@@ -81,12 +81,11 @@ class MessageLimits:
     message_group_bytes_max: int = 63
     delay_max_ms: int = 24 * HOUR_MS
     transaction_recovery_max_ms: int = HOUR_MS
+    stored_properties_bytes_max: int = field(init=False)
+    """All that is stored of a message but its body: by default 32767 bytes, as in RocketMQ's brokers."""
 
     def __post_init__(self) -> None:
+        stored_bytes_max = self.properties_bytes_max + self.system_properties_bytes_max
+        object.__setattr__(self, "stored_properties_bytes_max", stored_bytes_max)
         if not 0 < self.body_bytes_max < INBOUND_BYTES_MAX:
             raise ValueError(f"body_bytes_max={self.body_bytes_max} must be above 0 and below {INBOUND_BYTES_MAX}")
-
-    @property
-    def stored_properties_bytes_max(self) -> int:
-        """All that is stored of a message but its body: by default 32767 bytes, as in RocketMQ's brokers."""
-        return self.properties_bytes_max + self.system_properties_bytes_max

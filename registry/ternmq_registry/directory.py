@@ -89,7 +89,8 @@ class RegistryDirectory:
         )
         self._retry_interval_s = retry_interval_s
         self._seconds = seconds
-        self._snapshot = RegistrySnapshot()
+        self.snapshot = RegistrySnapshot()
+        """The registry as it was read last; `_LeaseGrace` may have put off the ends of leases."""
         self._callbacks: list[Callable[[RegistrySnapshot], None]] = []
         self._attempts = _SharedAttempts()
         self._grace = _LeaseGrace(grace_s)
@@ -99,13 +100,9 @@ class RegistryDirectory:
         self._refusal: StartupError | None = None
         self._read_ms: int | None = None
 
-    @property
-    def snapshot(self) -> RegistrySnapshot:
-        return self._snapshot
-
     def find_topic(self, name: str) -> "Topic | None":
         """The topic as it is known now, None if it is unknown."""
-        return self._snapshot.topics.get(name)
+        return self.snapshot.topics.get(name)
 
     @property
     def clock_skew_s(self) -> float | None:
@@ -146,7 +143,7 @@ class RegistryDirectory:
 
     def start_from_copy(self, snapshot: RegistrySnapshot, read_ms: int, error: RegistryUnavailable) -> None:
         """Begin with a copy that was read at that time, as the registry is away, and go on trying to read it."""
-        self._snapshot, self._read_ms = snapshot, read_ms
+        self.snapshot, self._read_ms = snapshot, read_ms
         self._problem, self._failed_at = error.reason, self._seconds()
         self._start_reading()
 
@@ -173,7 +170,7 @@ class RegistryDirectory:
         """Read again if the snapshot is older than `version`, unless the registry is away."""
         # The attempt that runs may have begun too early to see it.
         for _ in range(2):
-            if self._snapshot.version >= version or self._has_just_failed():
+            if self.snapshot.version >= version or self._has_just_failed():
                 return
             await self._attempts.run_or_join(self._read_snapshot)
 
@@ -188,7 +185,7 @@ class RegistryDirectory:
         began = self._seconds()
         try:
             # After an outage it may be another server, without the last changes of the former one.
-            known = self._snapshot if self._problem is None else None
+            known = self.snapshot if self._problem is None else None
             read = await asyncio.to_thread(_read_newer, self.registry, known)
         except RegistryUnavailable as error:
             self._note_failure(error)
@@ -204,7 +201,7 @@ class RegistryDirectory:
                 self._clock_skew.check_skew()
         now = self._seconds()
         if self._problem is not None or now - began > SLOW_ANSWER_S:
-            self._grace.start_grace(self._snapshot, now)
+            self._grace.start_grace(self.snapshot, now)
         if self._problem is not None:
             logger.info("the registry is back")
             self._problem = None
@@ -219,8 +216,8 @@ class RegistryDirectory:
         self._failed_at = self._seconds()
 
     def _set_snapshot(self, snapshot: RegistrySnapshot) -> None:
-        is_change = _comparable_part(snapshot) != _comparable_part(self._snapshot)
-        self._snapshot = snapshot
+        is_change = _comparable_part(snapshot) != _comparable_part(self.snapshot)
+        self.snapshot = snapshot
         if is_change:
             for callback in self._callbacks:
                 callback(snapshot)

@@ -47,23 +47,21 @@ class ClockWatch(BackgroundLoop):
         super().__init__(self.check_clock, name="clock watch", what="the clock could not be checked", every_s=_LOOK_S)
         self._clock = clock
         self._wall_ms = wall_ms
-        self._last_ahead_ms = self._ahead_ms()
+        self._last_ahead_ms = wall_ms() - time.monotonic() * 1000
         clock.set_watcher(self.check_clock)
 
     def check_clock(self) -> None:
         """Check the clock now; all that depends on it has been notified of a jump when this returns."""
-        before_ms, self._last_ahead_ms = self._last_ahead_ms, self._ahead_ms()
-        self._report_jump(self._last_ahead_ms - before_ms)
+        ahead_ms = self._wall_ms() - time.monotonic() * 1000
+        jump_ms = ahead_ms - self._last_ahead_ms
+        self._last_ahead_ms = ahead_ms
+        if not -JUMP_MS < jump_ms < JUMP_MS:
+            self._report_jump(jump_ms)
 
     def _report_jump(self, jump_ms: float) -> None:
-        if abs(jump_ms) >= JUMP_MS:
-            direction = "forward" if jump_ms > 0 else "back"
-            _log.warning(
-                "the clock was set %s by %.1f s; claims keep their remaining time, and timers are checked again",
-                direction,
-                abs(jump_ms) / 1000,
-            )
-            self._clock.notify_jump(round(jump_ms))
-
-    def _ahead_ms(self) -> float:
-        return self._wall_ms() - time.monotonic() * 1000
+        _log.warning(
+            "the clock was set %s by %.1f s; claims keep their remaining time, and timers are checked again",
+            "forward" if jump_ms > 0 else "back",
+            abs(jump_ms) / 1000,
+        )
+        self._clock.notify_jump(round(jump_ms))

@@ -18,7 +18,7 @@ from ternmq_common.resources.setting import differing_settings
 from ternmq_common.server_settings import find_exposure
 from ternmq_rpc.build_form import is_compiled
 from ternmq_runtime.event_loop import loop_factory
-from ternmq_runtime.observability.logs import configure_logging
+from ternmq_runtime.logs.log_output import configure_logging
 from ternmq_runtime.path_claim import PathClaim
 from ternmq_runtime.systemd import notify_systemd
 

@@ -17,7 +17,7 @@ from ternmq_common.shard.model import ProxyAnswer
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.message_service.local import LocalMessageService
 from ternmq_proxy.services import AnswerLimits
-from ternmq_runtime.observability import log_control
+from ternmq_runtime.logs import log_control
 from ternmq_runtime.workers.siblings import SiblingProcesses
 from tests.support.command_line import CommandLine
 from tests.support.embedded import Embedded, RawClient, local_settings

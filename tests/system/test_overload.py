@@ -16,7 +16,7 @@ from ternmq_proxy.fronts.grpc.overload import OverloadGuard
 from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import ServedCall, ServedMethod
 from ternmq_rpc.serving.budgets import BudgetLedger
-from ternmq_runtime.observability.figures import FrontFigures
+from ternmq_runtime.observability.front_figures import FrontFigures
 from tests.support.embedded import Embedded, RawClient, local_settings, message
 from tests.support.until import until
 from tests.unit.rpc.grpc_stream.echo import served

@@ -150,8 +150,10 @@ class UnorderedPop(PopBatch):
         """
         chosen: dict[int, MessageLocation] = {}
         size = self._bytes
+        passing = self._order.filter
+        takes_all = passing.takes_all
         for offset, location in enumerate(locations, cursor):
-            if self._order.filter.may_pass(location.tag_hash):
+            if takes_all or passing.may_pass(location.tag_hash):
                 chosen[offset] = location
                 size += location.size
                 if len(chosen) == wanted or size >= RECEIVE_BYTES_MAX:

@@ -99,7 +99,9 @@ class QueueReader:
     def pull_messages(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> PulledMessages:
         """Read up to `limit` messages from `offset` on, without a consumer group; WouldBlock."""
         locations = within_bytes(self._locate_all(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
-        chosen = {at: location for at, location in enumerate(locations, offset) if passing.may_pass(location.tag_hash)}
+        chosen = dict(enumerate(locations, offset))
+        if not passing.takes_all:
+            chosen = {at: location for at, location in chosen.items() if passing.may_pass(location.tag_hash)}
         records = self.read_located(queue.topic, queue.queue_id, chosen, passing)
         following = offset + len(locations)
         total = 0

@@ -60,7 +60,7 @@ class BrokerSending:
                 done(None, error)
                 return
             [log_offset] = self._appending.find_log_offsets(queue, first, 1)
-            done(AppendedMessage(message.message_id, first, broker=self._name, log_offset=log_offset), None)
+            done(AppendedMessage(message.keys[0], first, broker=self._name, log_offset=log_offset), None)
 
         self._appending.append_nowait(queue, [message], take_offset)
 
@@ -75,7 +75,7 @@ class BrokerSending:
             first = await self._appending.append(queue, messages)
         places = self._appending.find_log_offsets(queue, first, len(messages))
         return [
-            AppendedMessage(message.message_id, first + number, broker=self._name, log_offset=places[number])
+            AppendedMessage(message.keys[0], first + number, broker=self._name, log_offset=places[number])
             for number, message in enumerate(messages)
         ]
 

@@ -328,10 +328,7 @@ def rendered_bytes(count: int) -> str:
 
 
 class DiskErrors:
-    """Turns an error of the disk, after which nothing was written, into one for producers.
-
-    A class, since a generator costs a send 2 us.
-    """
+    """Turns an error of the disk, after which nothing was written, into one for producers."""
 
     def __init__(self, room: DiskSpaceWatch) -> None:
         self._room = room
@@ -343,12 +340,16 @@ class DiskErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         if isinstance(error, OSError):
-            text = f"the broker can't write to its disk: {error.strerror}"
-            if isinstance(error, WriteNotUndone):
-                text += "; whether the messages are stored is not known until it could remove them, or starts again"
-                self._room.write_failed(error)
-            else:
-                self._room.append_failed(error)
-                if is_full(error):
-                    raise DiskShort(text) from error
-            raise MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text) from error
+            raise self.note_error(error) from error
+
+    def note_error(self, error: OSError) -> MessagingError:
+        """Note an error of the disk, and return the one for producers."""
+        text = f"the broker can't write to its disk: {error.strerror}"
+        if isinstance(error, WriteNotUndone):
+            text += "; whether the messages are stored is not known until it could remove them, or starts again"
+            self._room.write_failed(error)
+        else:
+            self._room.append_failed(error)
+            if is_full(error):
+                return DiskShort(text)
+        return MessagingError(ErrorCode.INTERNAL_SERVER_ERROR, text)

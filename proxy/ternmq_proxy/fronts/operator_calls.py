@@ -21,7 +21,7 @@ from ternmq_runtime.http.watched_loop import LoopBusy, WatchedLoop
 if TYPE_CHECKING:
     from ternmq_proxy.services import Services
     from ternmq_runtime.http.basic import HttpCaller
-    from ternmq_runtime.observability.figures import FrontFigures
+    from ternmq_runtime.observability.front_figures import FrontFigures
 
 _PATIENCE_S = 30.0
 _SIGN_IN = "SignIn"

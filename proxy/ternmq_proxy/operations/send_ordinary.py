@@ -12,6 +12,7 @@ from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
 from ternmq_common.event_loop.callbacks import wait_until_stored
 from ternmq_common.names import is_system_topic
+from ternmq_common.shard.model import MIXED
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.processors.sending.placement import queue_of_group, queue_of_lite
 
@@ -71,7 +72,7 @@ def _admit_messages(
     if (
         known is None
         or is_system_topic(topic)  # which exists if remoting clients send their traces to it
-        or kind not in known.accepted_types
+        or (kind not in MIXED if known.mixed else kind != known.type)
         or not count
         or (call.options and call.chosen_queue and kind != MessageType.NORMAL)
     ):

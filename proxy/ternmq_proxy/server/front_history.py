@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.shard.model import FigureHistory
     from ternmq_runtime.observability.durations import DurationHistogram
-    from ternmq_runtime.observability.figures import FrontFigures
+    from ternmq_runtime.observability.front_figures import FrontFigures
 
 SERIES = (
     "calls",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ternmq_rpc.grpc_http2.machine import ConnectionFailure
     from ternmq_rpc.grpc_http2.server_machine import Fields
     from ternmq_rpc.grpc_stream.call_server import CallServer
+    from ternmq_rpc.serving.pending_calls import PendingCalls
 
 # A connection with so many bytes of complete requests will have fewer when they end, so it may be paused.
 _WHOLE_BYTES: Final = 256 << 10
@@ -32,6 +33,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
     __slots__ = (
         "_is_plain",
         "_limits",
+        "_pending_calls",
         "_room",
         "_sent",
         "_server",
@@ -52,6 +54,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         self.reads_nothing = False
         self.note: object = None
         self._server = server
+        self._pending_calls: PendingCalls = server.pending_calls
         self._tasks = 0
         self._sent = 0
         self._waits_for_calls = False
@@ -132,7 +135,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
             self._serve_call(call)
 
     def after_receive(self) -> None:
-        if self._server.is_nearly_full:
+        if self.machine.ledger.is_nearly_full:
             self._pause_if_useful()
             self._server.limit_input()
         if self.machine.limit_counts is not None:
@@ -221,11 +224,11 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         at_once, messages = call.method.serve_directly, call.incoming.messages
         if at_once is not None and len(messages) == 1:
             call.is_pending = True
-            self._server.pending_calls += 1
+            self._pending_calls.add_call()
             if at_once(call, messages.first_message):
                 return
             call.is_pending = False
-            self._server.pending_calls -= 1
+            self._pending_calls.remove_call()
         call.task = self._server.start_call(call)
         if call.task is None and not call.is_concluded:
             self._end_call(call)
@@ -235,7 +238,7 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
         call.is_pending = False
         self.deadlines.clear_deadline(call)
         self._tasks -= 1
-        self._server.count_answered()
+        self._pending_calls.remove_call()
         if self._waits_for_calls:
             self._resume_after_wait()
 
@@ -248,12 +251,12 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
     def begin_concluding(self, call: ServedCall) -> None:
         """Note that the call is no longer served, while its answer is being sent."""
         call.is_pending = True
-        self._server.pending_calls += 1
+        self._pending_calls.add_call()
 
     def end_concluding(self, call: ServedCall) -> None:
         """Note that the answer is with the kernel, or can never be sent."""
         call.is_pending = False
-        self._server.count_answered()
+        self._pending_calls.remove_call()
         self._end_call(call)
 
     def _end_call(self, call: ServedCall) -> None:

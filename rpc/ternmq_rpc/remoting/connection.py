@@ -26,6 +26,7 @@ from ternmq_rpc.serving.time_limits import IDLE_WHEN_CROWDED_S
 
 if TYPE_CHECKING:
     from ternmq_rpc.remoting.server import RemotingServer
+    from ternmq_rpc.serving.pending_calls import PendingCalls
 
 _log = logging.getLogger(__name__)
 REQUESTS_MAX: Final = 8192
@@ -65,6 +66,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self.is_closed = False
         self._server = server
         self._ledger = server.ledger
+        self._pending_calls: PendingCalls = server.pending_calls
         self._loop = asyncio.get_running_loop()
         self._turn_end: TurnEnd = turn_end()
         self._transport: asyncio.Transport
@@ -130,7 +132,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._waiting.extend(frames)
         if self._waiting and self._turn is None:
             self._begin_requests()
-        elif self._server.is_nearly_full:
+        elif self._ledger.is_nearly_full:
             self._server.limit_input()
         self._bytes_to_rest -= nbytes
         if self._bytes_to_rest <= 0 and not self.is_closed:
@@ -154,7 +156,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         if more:
             self._counted_kept = size
             self.held_bytes += more
-            self._server.ledger.held_bytes += more
+            self._ledger.held_bytes += more
 
     def eof_received(self) -> None:
         return None
@@ -195,7 +197,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._pause_reading()
         else:
             self._resume_reading()
-        if self._server.is_nearly_full:
+        if self._ledger.is_nearly_full:
             self._server.limit_input()
 
     def _leave_queue(self) -> None:
@@ -217,7 +219,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._requests.add(request)
         self.held_bytes += request.size
         self._ledger.held_bytes += request.size
-        server.pending_calls += 1
+        self._pending_calls.add_call()
         serving = server.serve(request)
         if serving is not None:
             server.start_request(request, serving)
@@ -227,7 +229,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._requests.discard(request)
         self.held_bytes -= request.size
         self._ledger.held_bytes -= request.size
-        self._server.count_answered()
+        self._pending_calls.remove_call()
         if response is not None:
             self._write_answer(request.command, response)
         if request.room is not None:
@@ -282,7 +284,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._output.append(frame)
         size = len(frame)
         self._counted_unread += size
-        self._server.ledger.unread_bytes += size
+        self._ledger.unread_bytes += size
 
     def _write_output(self) -> None:
         output, self._output = self._output, []

@@ -52,14 +52,21 @@ class BudgetLedger:
     `unread_bytes` bytes of answers.
 
     `behind`: since when each connection has received bytes that were not processed, the one that fell behind first
-    coming first."""
+    coming first. `in_bytes_max` is the limit of `held_bytes`."""
 
-    __slots__ = ("behind", "held_bytes", "unread_bytes")
+    __slots__ = ("_much_bytes", "behind", "held_bytes", "unread_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, in_bytes_max: int = 1024 * MIB) -> None:
+        # Beyond it, connections whose requests will end by themselves are paused.
+        self._much_bytes = in_bytes_max // 4 * 3
         self.held_bytes = 0
         self.unread_bytes = 0
         self.behind: dict[object, float] = {}
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether requests in progress have taken nearly all the memory that they may."""
+        return self.held_bytes > self._much_bytes
 
     def turn_budget(self, now: float) -> int:
         """Return how much one connection may cost in this turn, so that a turn in which many have work ends soon."""

@@ -14,6 +14,7 @@ from ternmq_rpc.serving.acceptor import Acceptor
 from ternmq_rpc.serving.budgets import BudgetLedger, ConnectionBudgets
 from ternmq_rpc.serving.deadlines import CallDeadlines
 from ternmq_rpc.serving.limit_log import LimitLog
+from ternmq_rpc.serving.pending_calls import PendingCalls
 from ternmq_rpc.serving.sockets import READ_BYTES, format_peer
 from ternmq_rpc.tls.handshake_throttle import HandshakeThrottle
 from ternmq_rpc.tls.opening import OpeningConnection, PortTls
@@ -28,8 +29,6 @@ _NOTICE_S = 1.0
 _LAST_WORDS_S = 0.1
 _WALK_EVERY_S = 1.0
 _WALKED_AT_ONCE = 200
-# Of what all connections may hold: beyond this share, connections whose requests will end by themselves are paused.
-_MUCH = 0.75
 
 
 class ServedConnection(Protocol):
@@ -85,7 +84,7 @@ AnyCall = TypeVar("AnyCall", bound=TaskCall)
 class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
     """Serves connections on any sockets, from `add_listener` to `stop_serving`.
 
-    `tasks` are the tasks of calls; connections add and remove them. `pending_calls` is how many calls are served
+    `tasks` are the tasks of calls; connections add and remove them. `pending_calls` are the calls that are served
     without a task, and not answered yet.
     """
 
@@ -100,7 +99,7 @@ class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
         """`on_closed` is called with the note of each connection that was closed, if it has one. With `tls`,
         connections begin with a handshake, or may do so."""
         self.budgets = budgets or ConnectionBudgets()
-        self.ledger = BudgetLedger()
+        self.ledger = BudgetLedger(self.budgets.in_bytes_max)
         self.deadlines = CallDeadlines()
         # One for all connections: what was read is copied out of it at once.
         self.buffer = memoryview(bytearray(READ_BYTES))
@@ -108,7 +107,7 @@ class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
         self.openings: set[OpeningConnection] = set()
         """Connections that have not finished the TLS handshake."""
         self.tasks: dict[asyncio.Task[None], AnyCall] = {}
-        self.pending_calls = 0
+        self.pending_calls = PendingCalls()
         self.leaving = False
         self._on_closed = on_closed
         self.limits = LimitLog(lambda: asyncio.get_running_loop().time())
@@ -119,7 +118,6 @@ class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
         )
         self._walk: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
-        self._none_pends: asyncio.Future[None] | None = None
 
     @abstractmethod
     def create_connection(self, listener: str) -> AnyConnection:
@@ -161,17 +159,10 @@ class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
 
     async def _wait_for_calls(self, grace_s: float) -> None:
         ending: list[asyncio.Future[None]] = [task for task, call in self.tasks.items() if call.is_awaited]
-        if self.pending_calls:
-            self._none_pends = asyncio.get_running_loop().create_future()
-            ending.append(self._none_pends)
+        if self.pending_calls.count:
+            ending.append(self.pending_calls.when_none())
         if ending:
             await asyncio.wait(ending, timeout=grace_s)
-
-    def count_answered(self) -> None:
-        """Stop counting a call that is served without a task and about to be answered."""
-        self.pending_calls -= 1
-        if not self.pending_calls and self._none_pends is not None and not self._none_pends.done():
-            self._none_pends.set_result(None)
 
     # --- connections
 
@@ -263,11 +254,6 @@ class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
         self._walk = loop.call_later(_WALK_EVERY_S, self._begin_walk) if is_open else None
 
     # --- what all connections hold together
-
-    @property
-    def is_nearly_full(self) -> bool:
-        """Whether requests in progress have taken nearly all the memory that they may."""
-        return self.ledger.held_bytes > self.budgets.in_bytes_max * _MUCH
 
     def limit_input(self) -> None:
         """Close the connection that uses most memory, if all together use too much."""

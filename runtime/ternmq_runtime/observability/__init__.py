@@ -1,1 +1,1 @@
-"""Observability of a process: logs, metrics, and OpenTelemetry's metrics and traces."""
+"""Observability of a process: its figures, and OpenTelemetry's metrics and traces."""

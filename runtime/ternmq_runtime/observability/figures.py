@@ -4,7 +4,6 @@ Threads     the owner's thread writes; `otel_metrics` reads in another, so every
             dict that is copied in one step.
 """
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +11,7 @@ from ternmq_runtime.observability.durations import DurationHistogram
 from ternmq_runtime.observability.name_counts import NameCounts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,50 +32,6 @@ class CertificateFigures:
 
     name: str
     left_s: float
-
-
-class FrontFigures:
-    """A front's counts of its calls; codes are names of the protocol's codes. `traffic` is read from its server."""
-
-    def __init__(self, traffic: "Callable[[], TrafficFigures]" = TrafficFigures) -> None:
-        self.traffic = traffic
-        self.calls: dict[tuple[str, str], DurationHistogram] = {}
-        self.polls: dict[tuple[str, str], DurationHistogram] = {}
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.polls_waiting = 0
-        self.streams = 0
-        self._clients: Counter[str] = Counter()
-
-    def record_call(self, method: str, code: str, seconds: float) -> None:
-        """Record a call that has ended."""
-        _histogram_of(self.calls, method, code).record_duration(seconds)
-
-    def record_poll(self, method: str, code: str, seconds: float) -> None:
-        """Record a call that may wait for messages and has ended; how much of the time was waiting is not known."""
-        _histogram_of(self.polls, method, code).record_duration(seconds)
-
-    def count_stream(self, client_id: str) -> None:
-        self.streams += 1
-        self._clients[client_id] += 1
-
-    def uncount_stream(self, client_id: str) -> None:
-        self.streams -= 1
-        self._clients[client_id] -= 1
-        if not self._clients[client_id]:
-            del self._clients[client_id]
-
-    @property
-    def clients(self) -> int:
-        """The number of clients that have a stream."""
-        return len(self._clients)
-
-
-def _histogram_of(durations: dict[tuple[str, str], DurationHistogram], method: str, code: str) -> DurationHistogram:
-    found = durations.get((method, code))
-    if found is None:
-        found = durations[method, code] = DurationHistogram()
-    return found
 
 
 @dataclass(slots=True, kw_only=True)

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
         BrokerSource,
         CertificateFigures,
         FollowerReadFigures,
-        FrontFigures,
         GroupLag,
         LinkFigures,
         MemberFigures,
         ReplicaFigures,
     )
+    from ternmq_runtime.observability.front_figures import FrontFigures
     from ternmq_runtime.observability.otel_metrics import OtelMetrics
     from ternmq_runtime.observability.otel_traces import OtelTraces
     from ternmq_runtime.observability.tracing import SpanFactory

@@ -15,13 +15,13 @@ from ternmq_runtime.observability.figures import (
     BrokerSource,
     CertificateFigures,
     FollowerReadFigures,
-    FrontFigures,
     GroupLag,
     LinkFigures,
     MemberFigures,
     MessageCounts,
     ReplicaFigures,
 )
+from ternmq_runtime.observability.front_figures import FrontFigures
 from ternmq_runtime.observability.instruments import Instrument
 from ternmq_runtime.observability.series_limit import SeriesLimit
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from ternmq_runtime.http.front import INTERNAL_PATH
-from ternmq_runtime.observability import log_control
+from ternmq_runtime.logs import log_control
 from ternmq_runtime.observability.self_report import SelfReport, create_report
 from ternmq_runtime.workers.local_requests import NoAnswer, request_locally
 

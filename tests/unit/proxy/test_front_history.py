@@ -2,7 +2,8 @@
 
 from ternmq_common.clock import MovableClock
 from ternmq_proxy.server.front_history import FrontHistory
-from ternmq_runtime.observability.figures import FrontFigures, TrafficFigures
+from ternmq_runtime.observability.figures import TrafficFigures
+from ternmq_runtime.observability.front_figures import FrontFigures
 from ternmq_runtime.observability.history_rings import STEP_MS
 
 

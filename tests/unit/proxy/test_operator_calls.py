@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
     from ternmq_proxy.services import Services
-    from ternmq_runtime.observability.figures import FrontFigures
+    from ternmq_runtime.observability.front_figures import FrontFigures
 
 CALLS = 25
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ternmq_common.server_settings import ProxySettings, ServerSettings
-from ternmq_runtime.observability import log_control
+from ternmq_runtime.logs import log_control
 from ternmq_runtime.observability.self_report import masked_settings
 
 SECRET = "hunter2"

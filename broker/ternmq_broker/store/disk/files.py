@@ -147,42 +147,37 @@ class DiskFile:
         self._path, self._live = path, live
         if live is not None:
             live.note_opened(path, self._fd)
-        self._size = self._reserved = os.fstat(self._fd).st_size
+        self.size = self._reserved = os.fstat(self._fd).st_size
         self._is_torn = False  # bytes that are no part of the file lie behind its end
         self._reserve_bytes = reserve_bytes if hasattr(os, "posix_fallocate") else 0
         # Whether this system and this file system can tell if a read would wait for the disk; else reads just wait.
         self._can_tell_blocking = _NO_WAIT is not None
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def append(self, pieces: "Sequence[bytes]") -> None:
-        end = self._size
+        end = self.size
         if self._is_torn:
             self.truncate(end)
         size = sum(map(len, pieces))
-        if self._reserve_bytes:
+        if self._reserve_bytes and end + size > self._reserved:
             self._reserve_room(end + size)
-        if size <= _JOINED_BYTES_MAX:
-            pieces = (b"".join(pieces),)
         try:
-            for start in range(0, len(pieces), _IOV_MAX):
-                end += self._write_pieces(pieces[start : start + _IOV_MAX], end)
+            if size <= _JOINED_BYTES_MAX:
+                self._write_pieces((b"".join(pieces),), size, end)
+            else:
+                self._write_large(pieces, end)
         except OSError as error:
             self._is_torn = True
             try:
-                self.truncate(self._size)
+                self.truncate(self.size)
             except OSError as undoing:
                 raise WriteNotUndone(error, undoing) from error
             raise
-        self._size = end
-        self._reserved = max(self._reserved, end)
+        self.size = end = end + size
+        if end > self._reserved:
+            self._reserved = end
 
     def _reserve_room(self, end: int) -> None:
         """Reserve room up to `end`, and up to the next whole step if there is that much."""
-        if end <= self._reserved:
-            return
         step = self._reserve_bytes
         full: OSError | None = None
         for wanted in ((end + step - 1) // step * step, end):
@@ -199,17 +194,26 @@ class DiskFile:
         assert full is not None
         raise full
 
-    def _write_pieces(self, pieces: "Sequence[bytes]", position: int) -> int:
-        wanted = sum(map(len, pieces))
+    def _write_large(self, pieces: "Sequence[bytes]", position: int) -> None:
+        for start in range(0, len(pieces), _IOV_MAX):
+            some = pieces[start : start + _IOV_MAX]
+            size = sum(map(len, some))
+            self._write_pieces(some, size, position)
+            position += size
+
+    def _write_pieces(self, pieces: "Sequence[bytes]", size: int, position: int) -> None:
+        """Write all pieces, which are `size` bytes."""
         written = os.pwritev(self._fd, pieces, position)
-        if written < wanted:
-            rest = b"".join(pieces)
-            while written < wanted:
-                written += os.pwrite(self._fd, rest[written:], position + written)
-        return wanted
+        if written < size:
+            self._write_bytes(b"".join(pieces)[written:], position + written)
+
+    def _write_bytes(self, data: bytes, position: int) -> None:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._fd, data[written:], position + written)
 
     def read(self, position: int, size: int, *, may_block: bool = True) -> bytes:
-        size = max(0, min(size, self._size - position))  # behind that is reserved room
+        size = max(0, min(size, self.size - position))  # behind that is reserved room
         if may_block or not self._can_tell_blocking:
             return os.pread(self._fd, size, position)
         buffer = bytearray(size)
@@ -232,22 +236,20 @@ class DiskFile:
         return self.read(position, size)
 
     def overwrite(self, position: int, data: bytes) -> None:
-        written = 0
-        while written < len(data):
-            written += os.pwrite(self._fd, data[written:], position + written)
-        if position + len(data) > self._size:  # never of a file that grows at the same time
-            self._size = position + len(data)
-            self._reserved = max(self._reserved, self._size)
+        self._write_bytes(data, position)
+        if position + len(data) > self.size:  # never of a file that grows at the same time
+            self.size = position + len(data)
+            self._reserved = max(self._reserved, self.size)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
-        self._size = self._reserved = size
+        self.size = self._reserved = size
         self._is_torn = False
 
     def seal(self) -> None:
-        if self._reserved > self._size or self._is_torn:
-            os.ftruncate(self._fd, self._size)
-            self._reserved = self._size
+        if self._reserved > self.size or self._is_torn:
+            os.ftruncate(self._fd, self.size)
+            self._reserved = self.size
             self._is_torn = False
 
     def sync(self) -> None:

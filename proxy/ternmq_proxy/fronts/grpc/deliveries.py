@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.fronts.grpc.calls import FramedAnswer
     from ternmq_rpc.grpc_stream.served_call import ServedCall
-    from ternmq_runtime.observability.figures import FrontFigures
+    from ternmq_runtime.observability.front_figures import FrontFigures
     from ternmq_runtime.observability.tracing import ActiveSpan
 
 _log = logging.getLogger(__name__)

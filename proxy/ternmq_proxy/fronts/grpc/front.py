@@ -58,7 +58,8 @@ from ternmq_rpc.grpc_stream.call_server import CallServer
 from ternmq_rpc.grpc_stream.served_call import CallRefused, ServedCall, ServedMethod
 from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX
 from ternmq_rpc.serving.sockets import actual_address, bind_socket, explain_bind_error
-from ternmq_runtime.observability.figures import FrontFigures, TrafficFigures
+from ternmq_runtime.observability.figures import TrafficFigures
+from ternmq_runtime.observability.front_figures import FrontFigures
 from ternmq_runtime.observability.tracing import NOTHING, SpanContext, mark_current_failed
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ternmq_rpc.grpc_stream.served_call import ServedCall
     from ternmq_rpc.serving.budgets import BudgetLedger
-    from ternmq_runtime.observability.figures import FrontFigures
+    from ternmq_runtime.observability.front_figures import FrontFigures
 
 _log = logging.getLogger(__name__)
 # The call that is refused: it makes most work, and its client repeats it.

@@ -24,6 +24,7 @@ _UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 # Clients up to 4.9.3 leave a field out of what they sign.
 _SIGNS_ALL_FROM: Final = 400
 _LANGUAGES: Final = {int(each): each.name for each in Language}
+_OTHER: Final = Language.OTHER.name
 
 
 class RemotingCallers:
@@ -79,7 +80,7 @@ class RemotingCallers:
 
 def language_name(code: int) -> str:
     """Return the name of a client's language; OTHER for an unknown one."""
-    return _LANGUAGES.get(code, Language.OTHER.name)
+    return _LANGUAGES.get(code, _OTHER)
 
 
 def signed_content(command: "Command") -> bytes:

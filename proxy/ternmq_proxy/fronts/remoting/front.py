@@ -23,7 +23,8 @@ from ternmq_proxy.fronts.remoting.replies import ReplyPushes
 from ternmq_rpc.remoting.server import RemotingServer
 from ternmq_rpc.serving.connection_server import CONNECTIONS_MAX
 from ternmq_rpc.serving.sockets import actual_address, bind_socket, explain_bind_error
-from ternmq_runtime.observability.figures import FrontFigures, TrafficFigures
+from ternmq_runtime.observability.figures import TrafficFigures
+from ternmq_runtime.observability.front_figures import FrontFigures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

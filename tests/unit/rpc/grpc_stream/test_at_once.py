@@ -61,7 +61,7 @@ async def test_it_is_answered_where_it_is_read(end_stream: bool) -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"now", end_stream=end_stream))
         assert await answer(peer, 1) == (b"at once", "0")
-        assert (server.pending_calls, len(server.tasks), service.in_coroutines) == (0, 0, 0)
+        assert (server.pending_calls.count, len(server.tasks), service.in_coroutines) == (0, 0, 0)
 
 
 async def test_it_is_answered_when_it_can_be_and_its_end_begins_it_no_second_time() -> None:
@@ -70,17 +70,17 @@ async def test_it_is_answered_when_it_can_be_and_its_end_begins_it_no_second_tim
         await until(lambda: bool(service.waiting))
         peer.say(h2.encode_frame(h2.DATA, h2.END_STREAM, 1), call(3, b"now"))
         assert await answer(peer, 3) == (b"at once", "0")
-        assert (server.pending_calls, len(service.waiting)) == (1, 1)
+        assert (server.pending_calls.count, len(service.waiting)) == (1, 1)
         service.waiting[0].answer_directly(b"at last")
         assert await answer(peer, 1) == (b"at last", "0")
-        assert (server.pending_calls, len(server.tasks), service.in_coroutines) == (0, 0, 0)
+        assert (server.pending_calls.count, len(server.tasks), service.in_coroutines) == (0, 0, 0)
 
 
 async def test_what_it_leaves_is_served_by_a_coroutine_that_can_read_it() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"other"))
         assert await answer(peer, 1) == (b"by a coroutine: other", "0")
-        assert (server.pending_calls, service.in_coroutines) == (0, 1)
+        assert (server.pending_calls.count, service.in_coroutines) == (0, 1)
 
 
 async def test_an_answer_for_nobody_is_no_error() -> None:
@@ -91,11 +91,11 @@ async def test_an_answer_for_nobody_is_no_error() -> None:
         assert await answer(peer, 5) == (b"at once", "0")
         first, second = service.waiting
         first.answer_directly(b"for nobody")
-        assert server.pending_calls == 1
+        assert server.pending_calls.count == 1
         peer.close()
         await until(lambda: not server.connections)
         second.answer_directly(b"for nobody")
-        assert server.pending_calls == 0
+        assert server.pending_calls.count == 0
 
 
 async def test_its_deadline_ends_it() -> None:
@@ -103,7 +103,7 @@ async def test_its_deadline_ends_it() -> None:
         peer.say(headers(1, PATH, ("grpc-timeout", "20m")) + data(1, b"later"))
         assert (await answer(peer, 1))[1] == "4"
         service.waiting[0].answer_directly(b"too late")
-        assert server.pending_calls == 0
+        assert server.pending_calls.count == 0
 
 
 async def test_a_server_that_ends_waits_for_its_answer() -> None:
@@ -122,7 +122,7 @@ async def test_an_answer_waits_for_the_clients_window() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(h2.settings_frame({SettingId.INITIAL_WINDOW_SIZE: 3}), call(1, b"now"))
         await peer.expect(h2.HEADERS)
-        assert server.pending_calls == 0
+        assert server.pending_calls.count == 0
         peer.say(h2.window_frame(1, 1 << 10))
         assert await answer(peer, 1) == (b"at once", "0")
         assert service.in_coroutines == 0

@@ -46,7 +46,7 @@ def call(stream: int, message: bytes) -> bytes:
 
 
 def rests(server: CallServer) -> tuple[int, int]:
-    return server.pending_calls, len(server.tasks)
+    return server.pending_calls.count, len(server.tasks)
 
 
 @pytest.mark.parametrize("when", ["", "later "])
@@ -62,7 +62,7 @@ async def test_its_answer_arrives_and_that_is_told_once(when: str) -> None:
 async def test_a_client_that_takes_its_time_is_waited_for_without_a_task(when: str) -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, f"{when}{len(LARGE)}".encode()))
-        await until(lambda: server.pending_calls == 1 and not server.tasks)
+        await until(lambda: server.pending_calls.count == 1 and not server.tasks)
         assert not service.arrived
         peer.say(h2.window_frame(0, 2 * len(LARGE)), h2.window_frame(1, 2 * len(LARGE)))
         await until(lambda: bool(service.arrived))
@@ -74,7 +74,7 @@ async def test_a_client_that_takes_its_time_is_waited_for_without_a_task(when: s
 async def test_a_client_that_breaks_it_off_did_not_get_it(when: str) -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, f"{when}{len(LARGE)}".encode()))
-        await until(lambda: server.pending_calls == 1 and not server.tasks)
+        await until(lambda: server.pending_calls.count == 1 and not server.tasks)
         peer.say(h2.reset_frame(1, ErrorCode.CANCEL))
         await until(lambda: bool(service.arrived))
         assert service.arrived == [False]
@@ -84,7 +84,7 @@ async def test_a_client_that_breaks_it_off_did_not_get_it(when: str) -> None:
 async def test_a_client_that_goes_did_not_get_it() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"%d" % len(LARGE)))
-        await until(lambda: server.pending_calls == 1)
+        await until(lambda: server.pending_calls.count == 1)
         peer.close()
         await until(lambda: not server.connections)
         assert service.arrived == [False]
@@ -102,7 +102,7 @@ async def test_its_deadline_ends_it_while_it_waits() -> None:
 async def test_a_server_that_ends_gives_it_time_and_breaks_it_off_then() -> None:
     async with serving() as (server, service, address), client(address) as peer:
         peer.say(call(1, b"%d" % len(LARGE)))
-        await until(lambda: server.pending_calls == 1)
+        await until(lambda: server.pending_calls.count == 1)
         await server.stop_serving(0.05)
         assert service.arrived == [False]
 

@@ -80,7 +80,7 @@ async def serving(
     finally:
         client.writer.close()
         await server.stop_serving(0.0)
-        assert server.ledger.held_bytes == server.ledger.unread_bytes == server.pending_calls == 0
+        assert server.ledger.held_bytes == server.ledger.unread_bytes == server.pending_calls.count == 0
 
 
 @pytest.mark.parametrize("serialization", [JSON, BINARY])

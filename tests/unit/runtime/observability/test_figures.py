@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_runtime.observability.durations import DURATION_BOUNDS_S, DurationHistogram
-from ternmq_runtime.observability.figures import FrontFigures, GroupLag
+from ternmq_runtime.observability.figures import GroupLag
+from ternmq_runtime.observability.front_figures import FrontFigures
 from ternmq_runtime.observability.name_counts import NAMES_MAX, OTHER, NameCounts
 from ternmq_runtime.observability.series_limit import SeriesLimit
 

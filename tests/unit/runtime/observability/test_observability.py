@@ -14,7 +14,6 @@ from ternmq_runtime.observability.figures import (
     BrokerFigures,
     CertificateFigures,
     FollowerReadFigures,
-    FrontFigures,
     GroupLag,
     LedShard,
     LinkFigures,
@@ -23,6 +22,7 @@ from ternmq_runtime.observability.figures import (
     ReplicaFigures,
     TrafficFigures,
 )
+from ternmq_runtime.observability.front_figures import FrontFigures
 from ternmq_runtime.observability.instruments import INSTRUMENTS
 from ternmq_runtime.observability.process_observability import ProcessObservability
 from ternmq_runtime.observability.tracing import SpanContext, child_span, current_traceparent

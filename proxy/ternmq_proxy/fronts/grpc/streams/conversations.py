@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.grpc.callers import ClientCallers
     from ternmq_proxy.fronts.grpc.streams.waiting_polls import WaitingPolls
     from ternmq_proxy.services import Services
-    from ternmq_runtime.observability.figures import FrontFigures
+    from ternmq_runtime.observability.front_figures import FrontFigures
 
 _FIRST_COMMAND_S: Final = 5.0
 _NAME: Final = "Telemetry"

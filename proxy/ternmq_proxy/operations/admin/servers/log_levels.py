@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_proxy.access.needs import CLUSTER_GET, CLUSTER_UPDATE
-from ternmq_runtime.observability import log_control
+from ternmq_runtime.logs import log_control
 from ternmq_runtime.workers.siblings import CHANGE_LOG_LEVELS, LOG_LEVELS, encode_log_change
 
 if TYPE_CHECKING:

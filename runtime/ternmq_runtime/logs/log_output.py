@@ -14,7 +14,7 @@ from ternmq_common.printable import escape_json, escape_line, escape_lines
 from ternmq_common.process.log_levels import parse_log_levels
 from ternmq_common.process.masking import mask_secrets
 from ternmq_common.server_settings import LogFormat
-from ternmq_runtime.observability import log_control
+from ternmq_runtime.logs import log_control
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 

@@ -10,7 +10,7 @@ import pytest
 
 from ternmq_common.process.log_levels import OWN_PACKAGES
 from ternmq_common.server_settings import LogFormat
-from ternmq_runtime.observability.logs import _TEXT, JsonFormatter, TextFormatter, configure_logging
+from ternmq_runtime.logs.log_output import _TEXT, JsonFormatter, TextFormatter, configure_logging
 
 FORGED = "x\n2026-08-01 12:00:00,000 ERROR   ternmq: the disk is gone\x1b[2J\x9b31m\u2028\x7f"
 
