@@ -6,7 +6,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import yaml
+
+from tests.support.ports import free_address
 
 INSTALL = "run tests/support/install_prometheus.sh, as tools/check does"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ternmq/prometheus"
@@ -52,9 +53,7 @@ class Prometheus:
         }
         self._folder = folder
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._address = free_address()
 
     def __enter__(self) -> Self:
         options = (

@@ -21,6 +21,7 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.endpoints import endpoints_for
 from ternmq_runtime.process import ready_line
 from tests.support.embedded import Embedded, RawClient, code
+from tests.support.ports import free_address
 from tests.support.stack import ANY_PORT
 
 EXAMPLE = Path(__file__).parents[2] / "clients" / "examples" / "python" / "example.py"
@@ -162,9 +163,8 @@ def assert_free(address: str) -> None:
 
 
 async def test_a_listener_whose_port_is_taken_is_named_and_nothing_is_left_of_the_others(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
-        busy, first = (f"127.0.0.1:{each.getsockname()[1]}" for each in (taken, free))
-        free.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy, first = f"127.0.0.1:{taken.getsockname()[1]}", free_address()
         with pytest.raises(StartupError, match=f"can't listen on {busy}"):
             await embedded(tmp_path, f"{first},{busy}").__aenter__()
         assert_free(first)

@@ -1,14 +1,8 @@
 """What `ternmq mirror` says of wrong options and of sources that do not answer."""
 
-import socket
-
+from tests.support.ports import free_address
 from tests.unit.command.conftest import Call
 from tests.unit.command.source_server import SourceServer
-
-
-def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def test_a_source_that_does_not_answer_ends_it(call: Call) -> None:
