@@ -38,7 +38,8 @@ async def test_a_shard_is_looked_after_by_http(tmp_path: "Path") -> None:
         before = await until(shard, lambda broker: sum(each["in_sync"] for each in broker["replicas"]) == 2)
         name, led = before["name"], leader(before)
         other = next(each["name"] for each in before["replicas"] if each["name"] != led)
-        assert (await api.put(f"/brokers/{name}/leader", {"replica": other})).json["broker"]["move_to"] == other
+        moved = (await api.put(f"/brokers/{name}/leader", {"replica": other})).json["broker"]
+        assert moved["move_to"] == other or leader(moved) != led  # it may have moved before the answer was written
         await until(shard, lambda broker: leader(broker) == other)
         assert (await api.post(f"/brokers/{name}/replicas")).json["broker"]["replicas_wanted"] == 3
         refused = await api.post(f"/brokers/{name}/election", {"replica": led})

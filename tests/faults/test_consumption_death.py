@@ -40,12 +40,13 @@ Handle = Callable[[SimpleConsumer, MessageView], Awaitable[None]]
 class Account:
     """What became of each message, by its body. `unsure` are those whose acknowledgement had no answer, since the
     server died: it may have counted, and been remembered; then they don't come again, and the server has nothing left
-    of them (`nothing_is_left`)."""
+    of them (`nothing_is_left`). `acknowledging` are those whose acknowledgement has no answer yet."""
 
     def __init__(self) -> None:
         self.delivered: list[tuple[float, bytes]] = []
         self.acknowledged: dict[bytes, float] = {}
         self.unsure: set[bytes] = set()
+        self.acknowledging: set[bytes] = set()
         self._progress = asyncio.Event()
 
     def came(self, view: MessageView) -> None:
@@ -53,12 +54,14 @@ class Account:
         self._progress.set()
 
     async def acknowledge(self, consumer: SimpleConsumer, view: MessageView) -> None:
+        self.acknowledging.add(view.body)
         try:
             await consumer.ack(view)
         except ClientError:
             self.unsure.add(view.body)
             raise
         finally:
+            self.acknowledging.discard(view.body)
             self._progress.set()
         self.acknowledged.setdefault(view.body, time.monotonic())
 
@@ -211,9 +214,10 @@ class Reader:
         for view in views:
             self._account.came(view)
             lane, number = view.body.decode().split("-")
+            # The server may have counted an acknowledgement before the answer is read here.
             unsure = {
                 int(body.decode().split("-")[1])
-                for body in self._account.unsure
+                for body in self._account.unsure | self._account.acknowledging
                 if body.startswith(f"{lane}-".encode())
             }
             missing = set(range(int(number))) - self._acknowledged[lane] - came[lane] - unsure

@@ -5,6 +5,7 @@ import gc
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -29,7 +30,9 @@ async def in_its_own_loop(work: Callable[[], Awaitable[object]]) -> None:
     async def run() -> None:
         await work()
 
-    await asyncio.to_thread(asyncio.run, run())
+    # When the block has ended, so has the thread, with what it keeps of an error.
+    with ThreadPoolExecutor(1) as thread:
+        await asyncio.get_running_loop().run_in_executor(thread, asyncio.run, run())
 
 
 async def refusal_of(work: Callable[[], Awaitable[object]]) -> str:
