@@ -32,7 +32,7 @@ from tests.cluster.log_files import end_and_compare
 from tests.cluster.recording import FIFO, NORMAL, Recording, recording
 from tests.cluster.shard import Shard, shard_of
 from tests.support.cluster_processes import ReplicaProcess
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT
 
 GAP_WITHIN_S = 60.0
 HANG_S = 5.0

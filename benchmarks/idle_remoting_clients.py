@@ -26,7 +26,8 @@ import psutil
 
 from benchmarks.idle_clients import Memory, memory_of, standard_input
 from tests.support.cluster_processes import ClusterProcesses
-from tests.support.stack import ANY_PORT, Stack
+from tests.support.ports import ANY_PORT
+from tests.support.stack import Stack
 
 TOPIC = "idle-remoting"
 GROUPS = 20

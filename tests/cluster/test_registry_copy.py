@@ -316,7 +316,7 @@ async def test_users_are_known_from_the_copy_and_each_worker_keeps_one(tmp_path:
         await eventually(are_kept, within_s=WITHIN_S, what="both workers have copied alice")
         assert not [each for each in (tmp_path / "cache").iterdir() if SECRET in each.read_text()]
         cluster.postgres.kill()
-        await asyncio.to_thread(proxy.kill9_all)
+        await asyncio.to_thread(proxy.kill9_with_workers)
         await asyncio.to_thread(proxy.start)
         assert "copy" in str((await ready_told(proxy))["degraded"])
         for user, expected in (("alice", "OK"), ("mallory", "UNAUTHORIZED")):

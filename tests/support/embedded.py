@@ -21,7 +21,7 @@ from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.server.main import make_clock, start
 from ternmq_proxy.services import ANSWER_LIMITS, AnswerLimits
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

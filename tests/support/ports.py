@@ -1,7 +1,7 @@
 """Free ports for servers of tests, which stay free for a server that ends and starts again.
 
-Range    below the ports that Linux and macOS give to whoever asks for any, so that no connection of another process and
-         no other server gets the port of a server while that server is down.
+Range    below the ephemeral ports of Linux and macOS, so that no connection of another process and no other server gets
+         the port of a server while that server is down.
 Block    a process takes its ports in turn out of a block of its own. It owns the block while it holds the UDP socket
          with the number of the block's first port; the kernel lets the block go when the process ends.
 """
@@ -12,6 +12,7 @@ from functools import cache
 from typing import Self
 
 HOST = "127.0.0.1"
+ANY_PORT = f"{HOST}:0"
 FIRST_PORT, LAST_PORT = 12_000, 32_000
 BLOCK_PORTS = 400
 
@@ -66,7 +67,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port on which nobody listens, and which nobody else gets from here."""
+    """A port on which nobody listens, and which no other test process gets from here."""
     return own_block().next_port()
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 LOG_TAIL_CHARACTERS = 4000
-ANY_PORT = "127.0.0.1:0"
 
 
 def config_options(folder: Path, settings: str) -> tuple[str, str]:
@@ -111,7 +110,7 @@ class ServerProcess:
         self.process.wait()
         self._close_output()
 
-    def kill9_all(self) -> None:
+    def kill9_with_workers(self) -> None:
         """End the server and its workers, as the end of their machine does."""
         workers = psutil.Process(self.process.pid).children(recursive=True)
         self.kill9()

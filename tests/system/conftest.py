@@ -22,7 +22,7 @@ from ternmq_runtime.workers.siblings import SiblingProcesses
 from tests.support.command_line import CommandLine
 from tests.support.embedded import Embedded, RawClient, local_settings
 from tests.support.handle_keys import keys_in
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT
 
 SERVER_LOOP = pytest.mark.asyncio(loop_scope="session")
 # All tests use groups that are not there, of one server.

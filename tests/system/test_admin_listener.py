@@ -17,7 +17,7 @@ from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_runtime.process import ready_line
 from tests.support.certificates import Certificates
 from tests.support.embedded import Embedded, RawClient, code, message
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT
 
 LIST = "/ternmq.admin.v1.Admin/ListTopics"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"

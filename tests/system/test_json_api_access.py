@@ -9,7 +9,7 @@ from markupsafe import escape
 
 from tests.support.embedded import Embedded, local_settings
 from tests.support.json_api import PREFIX, JsonApi, basic
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT
 from tests.support.users import SECRET, Users
 from tests.system.test_http_front import Connection, get
 

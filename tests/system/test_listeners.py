@@ -21,8 +21,7 @@ from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.endpoints import endpoints_for
 from ternmq_runtime.process import ready_line
 from tests.support.embedded import Embedded, RawClient, code
-from tests.support.ports import free_address
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT, free_address
 
 EXAMPLE = Path(__file__).parents[2] / "clients" / "examples" / "python" / "example.py"
 EXAMPLE_TIMEOUT_S = 90

@@ -11,7 +11,7 @@ from ternmq_protos.v2 import admin_pb2 as published
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.operations.admin.servers.server_status import STATS
 from tests.support.embedded import Embedded, RawClient, code, local_settings
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT
 from tests.system.conftest import SERVER_LOOP
 from tests.system.test_published_admin import told
 from tests.system.test_published_admin_clients import join

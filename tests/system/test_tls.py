@@ -20,7 +20,7 @@ from ternmq_rpc.tls.reloading import poll_files
 from ternmq_runtime import process_tls
 from tests.support.certificates import Certificates
 from tests.support.embedded import Embedded
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT
 from tests.support.until import until_answered
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ternmq_common.server_settings import ServerSettings
 from tests.support.console_site import ROOT, SECRET, Site
 from tests.support.console_window import Window
 from tests.support.json_api import PREFIX as API
-from tests.support.stack import ANY_PORT
+from tests.support.ports import ANY_PORT
 from tests.system.console.conftest import serving
 
 PREFIX = "/ops/mq"

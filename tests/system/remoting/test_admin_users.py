@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from tests.support.embedded import Embedded, local_settings
+from tests.support.ports import ANY_PORT
 from tests.support.remoting_client import RemotingClient
-from tests.support.stack import ANY_PORT
 from tests.support.users import SECRET
 from tests.system.conftest import SERVER_LOOP
 

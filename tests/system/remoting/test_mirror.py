@@ -26,8 +26,8 @@ from ternmq_rpc.remoting.message_ids import decode_offset_id
 from ternmq_rpc.remoting.message_records import MessageRecord, decode_records
 from tests.support.embedded import Embedded, local_settings
 from tests.support.mirroring import MirrorProcess
+from tests.support.ports import ANY_PORT
 from tests.support.remoting_client import RemotingClient
-from tests.support.stack import ANY_PORT
 from tests.support.until import until_answered
 from tests.system.conftest import SERVER_LOOP
 

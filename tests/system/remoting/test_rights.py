@@ -9,8 +9,8 @@ import pytest_asyncio
 from ternmq_rpc.remoting.commands import Command
 from ternmq_rpc.remoting.message_ids import decode_offset_id
 from tests.support.embedded import Embedded, local_settings
+from tests.support.ports import ANY_PORT
 from tests.support.remoting_client import RemotingClient
-from tests.support.stack import ANY_PORT
 from tests.support.users import SECRET, Users
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -19,8 +19,8 @@ from ternmq_runtime.observability.otel_metrics import OtelMetrics
 from ternmq_runtime.observability.samples import Samples, Value
 from tests.support.collector import Collector
 from tests.support.embedded import Embedded, RawClient
+from tests.support.ports import ANY_PORT
 from tests.support.series_names import series_names
-from tests.support.stack import ANY_PORT
 
 Series = dict[str, float]
 
