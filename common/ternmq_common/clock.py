@@ -57,8 +57,7 @@ class SystemClock:
 
     def checked_ms(self) -> int:
         """The time to decide whether something has ended; first checks that the clock was not set just now."""
-        if self._check is not None:
-            self._check()
+        self.check_for_jump()
         return self.now_ms()
 
     def notify_jump(self, set_by_ms: int = 0) -> None:

@@ -55,7 +55,7 @@ class ClockWatch(BackgroundLoop):
         ahead_ms = self._wall_ms() - time.monotonic() * 1000
         jump_ms = ahead_ms - self._last_ahead_ms
         self._last_ahead_ms = ahead_ms
-        if not -JUMP_MS < jump_ms < JUMP_MS:
+        if abs(jump_ms) >= JUMP_MS:
             self._report_jump(jump_ms)
 
     def _report_jump(self, jump_ms: float) -> None:

@@ -74,6 +74,7 @@ class BrokerSending:
         with child_span("append", lite_parent(queue.topic)):
             first = await self._appending.append(queue, messages)
         places = self._appending.find_log_offsets(queue, first, len(messages))
+        # The first key is the id; the property `message_id` would be a call of plain Python.
         return [
             AppendedMessage(message.keys[0], first + number, broker=self._name, log_offset=places[number])
             for number, message in enumerate(messages)

@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from ternmq import ClientError, MessageView, SimpleConsumer
@@ -29,21 +28,24 @@ LAST_BATCH_S = 1.5
 
 
 async def run_consumer(endpoint: str, stop: asyncio.Event) -> None:
-    async with AsyncExitStack() as running, BackgroundTasks() as tasks:
-        consumer = await _start_consumer(endpoint, stop, running)
-        if consumer is None:
-            return
-        receivers = [tasks.start(_receive_until(stop, consumer)) for _ in range(RECEIVERS)]
-        await stop.wait()
-        await asyncio.wait(receivers, timeout=LAST_BATCH_S)  # then they wait for messages, and there are none
+    consumer = await _start_consumer(endpoint, stop)
+    if consumer is None:
+        return
+    try:
+        async with BackgroundTasks() as tasks:
+            receivers = [tasks.start(_receive_until(stop, consumer)) for _ in range(RECEIVERS)]
+            await stop.wait()
+            await asyncio.wait(receivers, timeout=LAST_BATCH_S)  # then they wait for messages, and there are none
+    finally:
+        await consumer.close()
 
 
-async def _start_consumer(endpoint: str, stop: asyncio.Event, running: AsyncExitStack) -> SimpleConsumer | None:
-    """Start a consumer, which `running` closes, as soon as the broker serves: the demo may have just killed it."""
+async def _start_consumer(endpoint: str, stop: asyncio.Event) -> SimpleConsumer | None:
+    """Start a consumer as soon as the broker serves: the demo may have just killed it. None if `stop` is set first."""
     while not stop.is_set():
         consumer = SimpleConsumer(endpoint, group=GROUP, subscriptions={TOPIC: "*"}, await_duration=AWAIT)
         try:
-            return await running.enter_async_context(consumer)
+            return await consumer.start()
         except ClientError as error:
             if not error.retryable:
                 raise

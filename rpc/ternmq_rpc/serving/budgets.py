@@ -18,6 +18,10 @@ CROWDED_TURN: Final = SLICE // 2
 CROWDED_S: Final = 0.02
 # A request may take a second more than its time limit for each so many bytes.
 BODY_BYTES_PER_S: Final = 64 * KIB
+# The default limit of all connections together, for requests and for answers.
+_TOTAL_BYTES_MAX: Final = 1024 * MIB
+# Of what all connections may hold: beyond this share, connections whose requests will end by themselves are paused.
+_MUCH: Final = 0.75
 # Calls earn an allowance that may be spent later, up to this.
 _EARNED_MAX: Final = 100_000.0
 
@@ -31,9 +35,9 @@ class ConnectionBudgets:
     message_bytes_max: int = 256 * MIB
     streams_max: int = 1000
     connection_in_bytes_max: int = 32 * MIB
-    in_bytes_max: int = 1024 * MIB
+    in_bytes_max: int = _TOTAL_BYTES_MAX
     connection_out_bytes_max: int = 8 * MIB
-    out_bytes_max: int = 1024 * MIB
+    out_bytes_max: int = _TOTAL_BYTES_MAX
     control_frames_per_s: int = 1000
     resets_per_s: int = 200
     header_timeout_s: float = 10.0
@@ -56,9 +60,8 @@ class BudgetLedger:
 
     __slots__ = ("_much_bytes", "behind", "held_bytes", "unread_bytes")
 
-    def __init__(self, in_bytes_max: int = 1024 * MIB) -> None:
-        # Beyond it, connections whose requests will end by themselves are paused.
-        self._much_bytes = in_bytes_max // 4 * 3
+    def __init__(self, in_bytes_max: int = _TOTAL_BYTES_MAX) -> None:
+        self._much_bytes = int(in_bytes_max * _MUCH)
         self.held_bytes = 0
         self.unread_bytes = 0
         self.behind: dict[object, float] = {}

@@ -1,4 +1,4 @@
-"""Counts the calls of a server that are served without a task, which a server that stops waits for."""
+"""The count of calls that a server serves without a task; a server that stops waits until there are none."""
 
 import asyncio
 

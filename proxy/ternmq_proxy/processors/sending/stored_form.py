@@ -48,7 +48,7 @@ def is_calendar_time(time_ns: int) -> bool:
 def body_checksum(body: bytes) -> bytes:
     """Return the SHA-1 of a body as consumers compare it, in upper-case hexadecimal.
 
-    All official clients know it and MD5 in the same form. Processors compute SHA-1 in hardware, in half the time.
+    All official clients accept SHA-1 and MD5. SHA-1 takes half the time where the processor has SHA instructions.
     """
     return b2a_hex(sha1(body, usedforsecurity=False).digest()).upper()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # A tenth of a millisecond, unless the last one is large.
 _STEP_MESSAGES: Final = 16
 _STEP_BYTES: Final = 64 << 10
-# The bytes whose checksum takes a third of a millisecond.
+# The bytes whose checksum takes 0.13 ms, and four times as long without SHA instructions.
 _MESSAGE_BYTES_MAX: Final = 256 << 10
 
 
