@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ternmq_common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
-_SPILL_CHECK_S = 0.2
+# While the log grows, and while it does not.
+_SPILL_CHECK_S, _IDLE_SPILL_CHECK_S = 0.2, 1.0
 _SHORT_RETENTION_CHECK_S = 1.0
 # About a millisecond; then other tasks get their turn.
 _LITE_A_TURN = 500
@@ -68,6 +69,10 @@ class BrokerHousekeeping:
         self._upkeep = StoreUpkeep(store)
         self._loops: list[BackgroundLoop] = []
         self._steps = BackgroundTasks()
+        self._spill_loop = self._create_loop(
+            self._spill_index, _SPILL_CHECK_S, "index spill", "the index could not be written"
+        )
+        self._checked_end = -1
 
     def start(self) -> None:
         journal_s = self._settings.consumption_flush_interval_ms / 1000
@@ -75,7 +80,7 @@ class BrokerHousekeeping:
         self._next_retention_s = asyncio.get_running_loop().time() + self._settings.retention_check_interval_ms / 1000
         self._loops = [
             self._create_loop(self.write_journal, journal_s, "journal", "the progress of groups could not be written"),
-            self._create_loop(self._spill_index, _SPILL_CHECK_S, "index spill", "the index could not be written"),
+            self._spill_loop,
             self._create_loop(
                 self._retain_if_due, retention_s, "retention", "old messages could not be removed", makes_room=True
             ),
@@ -166,6 +171,8 @@ class BrokerHousekeeping:
     async def _spill_index(self, entries_min: int = SPILL_ENTRIES) -> None:
         if not self._room.is_short:
             self._store.checkpoints.mark_durable()
+        before, self._checked_end = self._checked_end, self._store.log.log_end
+        self._spill_loop.every_s = _IDLE_SPILL_CHECK_S if self._checked_end == before else _SPILL_CHECK_S
         await self._upkeep.spill_index(entries_min)
 
     async def _retain_if_due(self) -> None:

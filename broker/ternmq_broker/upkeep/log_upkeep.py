@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ternmq_broker.store.log.record import BadRecord
+from ternmq_broker.store.repairing.damage import ignore_damage
 from ternmq_broker.store.repairing.log_repair import REPLICA_READ_BYTES_MAX
 from ternmq_broker.upkeep.scrubbing import LogScrubber
 from ternmq_common.event_loop.background_loop import BackgroundLoop
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     Ask = Callable[[int, int], Awaitable[bytes]]
 
 _log = logging.getLogger(__name__)
-_LOOK_S = 0.1
+# While there is damage, and while there is none.
+_LOOK_S, _IDLE_S = 0.1, 1.0
 _GIVEN_UP_S = 60.0
 # So much is fetched before it is written, unless one record is longer.
 _ENOUGH_BYTES = 1 << 20
@@ -63,11 +65,13 @@ class LogUpkeep:
         scrub_days: float,
         may_write: "Callable[[], bool]" = lambda: True,
         seconds: "Callable[[], float] | None" = None,
+        idle_s: float = _IDLE_S,
     ) -> None:
-        """`seconds` replaces the store's clock."""
+        """`seconds` replaces the store's clock. Without damage it looks every `idle_s` seconds."""
         self._store = store
         self._may_write = may_write
         self._seconds = seconds or store.seconds
+        self._idle_s = idle_s
         self.sources: Callable[[], RepairSources] = RepairSources
         self.on_repaired: Callable[[int, int], None] = _do_nothing
         self._threads = BackgroundTasks()
@@ -77,11 +81,13 @@ class LogUpkeep:
         self._scrubbing = LogScrubber(store, days=scrub_days, in_thread=self._in_thread, may_read=may_write)
 
     def start(self) -> None:
+        self._store.damage.on_damage = partial(asyncio.get_running_loop().call_soon_threadsafe, self._loop.wake)
         self._loop.start()
         self._scrubbing.start()
 
     async def stop(self) -> None:
         """End, when no thread reads or writes files any more."""
+        self._store.damage.on_damage = ignore_damage
         await self._loop.stop()
         await self._scrubbing.stop()
         await self._threads.wait_until_done()
@@ -106,6 +112,7 @@ class LogUpkeep:
         finally:
             if repair.is_unsaved:
                 await self._in_thread(repair.save_damage)
+            self._loop.every_s = _LOOK_S if damage.is_known or damage.open_reports() else self._idle_s
 
     async def _repair_stretch(self, begin: int, end: int) -> None:
         """Repair a part of that stretch, or put it off."""

@@ -45,7 +45,8 @@ class FailureLog:
 class BackgroundLoop:
     """Repeats a step in a task called `name`; `what` says what a failed step means. Owners may be subclasses.
 
-    Before each step, and so after each failure, it pauses for `every_s`; with 0 the step waits for its work itself.
+    Before each step, and so after each failure, it pauses for `every_s`, or until `wake`; with 0 the step waits for its
+    work itself.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class BackgroundLoop:
         self.every_s = every_s
         self._failures = FailureLog(what)
         self._tasks = BackgroundTasks()
+        self._pause: asyncio.Future[None] | None = None
 
     def start(self) -> None:
         self._tasks.start(self._run_steps(), name=self._name)
@@ -64,10 +66,25 @@ class BackgroundLoop:
         """Cancel the step, which must allow that, and wait for its end."""
         await self._tasks.stop()
 
+    def wake(self) -> None:
+        """End the pause before the next step, if the loop is in it."""
+        if self._pause is not None:
+            _end_pause(self._pause)
+
+    async def _sleep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._pause = loop.create_future()
+        timer = loop.call_later(self.every_s, _end_pause, self._pause)
+        try:
+            await self._pause
+        finally:
+            timer.cancel()
+            self._pause = None
+
     async def _run_steps(self) -> None:
         while True:
             if self.every_s:
-                await asyncio.sleep(self.every_s)
+                await self._sleep()
             try:
                 if (waited := self._step()) is not None:
                     await waited
@@ -77,3 +94,8 @@ class BackgroundLoop:
                     await asyncio.sleep(RETRY_S)
             else:
                 self._failures.note_success()
+
+
+def _end_pause(pause: "asyncio.Future[None]") -> None:
+    if not pause.done():
+        pause.set_result(None)

@@ -99,6 +99,11 @@ class Catalog:
         return sorted(self._known_snapshot.groups.values(), key=lambda group: group.name)
 
     @property
+    def version(self) -> int:
+        """The version of the registry as it is known here."""
+        return self._directory.snapshot.version
+
+    @property
     def creates_topics(self) -> bool:
         """Whether the first message to a topic creates it."""
         return self._auto_create

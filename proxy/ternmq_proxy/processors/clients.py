@@ -208,6 +208,15 @@ class ClientRegistry:
             self._publishers.setdefault(topic, {})[client_id] = client
         return client
 
+    def is_unchanged(self, client: ConnectedClient, settings: "ClientSettings | None", group: str) -> bool:
+        """Return whether the client is still known, with these settings and in that group."""
+        known = self._clients.get(client.client_id)
+        return known is client and client.settings is settings and client.group == group
+
+    def renew_client(self, client: ConnectedClient) -> None:
+        """Note that a known client is alive."""
+        client.last_seen = self._now()
+
     def find_client(self, client_id: str) -> ConnectedClient | None:
         return self._clients.get(client_id)
 

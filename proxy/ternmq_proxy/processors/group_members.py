@@ -67,6 +67,15 @@ class GroupMember:
     producers: frozenset[str] = frozenset()
 
 
+class MemberReport(NamedTuple):
+    """What the last heartbeat of a member said, and what its groups subscribed to after it."""
+
+    member: GroupMember
+    consumers: dict[str, ConsumerReport]
+    producers: frozenset[str]
+    subscriptions: tuple[dict[str, GroupSubscription], ...]
+
+
 class _Group:
     __slots__ = ("members", "subscriptions")
 
@@ -128,6 +137,28 @@ class GroupMembers:
             self._on_change(group)
         return bool(changed)
 
+    def report_of(self, channel: MemberChannel) -> MemberReport | None:
+        """Return what the last heartbeat of the client on that connection said, None if it is no member."""
+        member = self._members.get(channel)
+        if member is None:
+            return None
+        subscriptions = tuple(self._groups[group].subscriptions for group in member.consumers)
+        return MemberReport(member, dict(member.consumers), member.producers, subscriptions)
+
+    def renew_member(self, report: MemberReport) -> bool:
+        """Note that a member is alive whose heartbeat says the same again; return False, with nothing noted, if that
+        would change anything now."""
+        member, consumers, producers, subscriptions = report
+        if self._members.get(member.channel) is not member or member.producers != producers:
+            return False
+        if member.consumers != consumers:
+            return False
+        for group, known in zip(consumers, subscriptions, strict=True):
+            if self._groups[group].subscriptions is not known:
+                return False
+        member.seen_s = self._now()
+        return True
+
     def _take_report(self, member: GroupMember, report: ConsumerReport) -> bool:
         group = self._groups.get(report.group)
         if group is None:
@@ -139,7 +170,7 @@ class GroupMembers:
 
     def _take_subscriptions(self, group: _Group, subscriptions: "tuple[GroupSubscription, ...] | None") -> bool:
         """Note what the group subscribes to; return whether topics came or went."""
-        if subscriptions is None:
+        if subscriptions is None or not _differ(group.subscriptions, subscriptions):
             return False
         known, group.subscriptions = group.subscriptions, {}
         for each in subscriptions:
@@ -239,3 +270,9 @@ class GroupMembers:
         for member in self.consumers_of(group):
             if not member.consumers[group].is_broadcasting:
                 member.channel.push_members_changed(group)
+
+
+def _differ(known: Mapping[str, GroupSubscription], reported: Iterable[GroupSubscription]) -> bool:
+    """Return whether a report changes what a group subscribes to: other topics, or a newer version."""
+    topics = {each.topic: each.version for each in reported}
+    return known.keys() != topics.keys() or any(known[topic].version < topics[topic] for topic in topics)

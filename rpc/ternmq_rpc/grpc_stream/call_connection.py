@@ -204,6 +204,8 @@ class CallConnection(Http2Connection[ServedCall, ServerMachine[ServedCall]]):
             self._close_failed(machine.failure)
         elif machine.has_output:
             self.write_output()
+        else:
+            self.quiet_until = self._limits.quiet_until(machine)
 
     def open_answer_room(self) -> AnswerRoom:
         """Return the room for one call's answer, within the limit of this connection."""

@@ -35,7 +35,7 @@ AnyMachine = TypeVar("AnyMachine", bound=Http2Machine[Any])
 
 class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[AnyStream, AnyMachine]):
     """The base of both asyncio ends. `machine` exists from `connection_made` on; `closed`: nothing is read or
-    written."""
+    written. `quiet_until` is 0 whenever something came or is to be sent."""
 
     __slots__ = (
         "_blocked",
@@ -52,6 +52,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[AnyStream, AnyMachi
         "loop",
         "machine",
         "peer",
+        "quiet_until",
     )
 
     machine: AnyMachine
@@ -74,6 +75,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[AnyStream, AnyMachi
         # Something that was to be written never was.
         self._lost_output = False
         self.closed = False
+        self.quiet_until = 0.0
 
     # --- what the ends do differently
 
@@ -133,6 +135,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[AnyStream, AnyMachi
         """Process received bytes."""
         if self.closed:
             return
+        self.quiet_until = 0.0
         events = self.machine.receive_bytes(data, self.loop.time())
         if self.machine.failure is not None:  # the others end with the connection
             events = [event for event in events if event[1] is not None and event[1].is_forgotten]
@@ -235,6 +238,7 @@ class Http2Connection(asyncio.BufferedProtocol, ABC, Generic[AnyStream, AnyMachi
         """Write at the end of this turn of the loop."""
         if not self._scheduled:
             self._scheduled = True
+            self.quiet_until = 0.0
             self._turn_end.add_write(self.write_output)
 
     def write_output(self) -> None:

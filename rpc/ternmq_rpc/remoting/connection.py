@@ -78,6 +78,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._output: list[bytes] = []
         self._room: OutputRoom | None = None
         self._is_paused = self._is_resting = self._is_stopping = self._is_blocked = False
+        self.quiet_until = 0.0
         self._bytes_to_rest = _READ_BYTES_MAX
         self._turn: asyncio.Handle | None = None
         now = self._loop.time()
@@ -120,6 +121,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._last_read = self._loop.time()
+        self.quiet_until = 0.0
         try:
             began = not self._reader.kept_bytes
             frames = self._reader.read_frames(bytes(self._server.buffer[:nbytes]))
@@ -283,6 +285,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._turn_end.add_write(self._write_output)
         self._output.append(frame)
         size = len(frame)
+        self.quiet_until = 0.0
         self._counted_unread += size
         self._ledger.unread_bytes += size
 
@@ -355,6 +358,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
             idle_s = IDLE_WHEN_CROWDED_S if crowded and self.note is None else CLIENT_IDLE_S
             if now - self._last_read > idle_s:
                 self.hang_up("idle")
+            elif not (unread or kept or self._is_paused):
+                self.quiet_until = self._last_read + CLIENT_IDLE_S
 
     def cut_off(self, limit: str, why: str) -> None:
         """Close the connection because of an error or its memory."""

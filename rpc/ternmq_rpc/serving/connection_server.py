@@ -28,7 +28,9 @@ CONNECTIONS_MAX: Final = 10_000
 _NOTICE_S = 1.0
 _LAST_WORDS_S = 0.1
 _WALK_EVERY_S = 1.0
-_WALKED_AT_ONCE = 200
+# The time to check a connection, in times to pass a quiet one, and how much of that there is in a turn of the loop.
+_CHECK_COST = 10
+_WALK_COST_MAX = 2000
 
 
 class ServedConnection(Protocol):
@@ -36,11 +38,13 @@ class ServedConnection(Protocol):
     and `remove_connection` when it was closed.
 
     `note` is what the server's owner has noted about it. `reads_nothing`: the bytes that wait for the client have not
-    moved between the last two checks.
+    moved between the last two checks. `quiet_until`: when it exceeds a limit at the earliest if nothing comes and
+    nothing is sent, in seconds of the loop's clock; 0 if it must be checked now.
     """
 
     note: object
     reads_nothing: bool
+    quiet_until: float
 
     @property
     def held_bytes(self) -> int:
@@ -240,14 +244,16 @@ class ConnectionServer(ABC, Generic[AnyConnection, AnyCall]):
     def _continue_walk(self, walk: "Iterable[AnyConnection]") -> None:
         """Check some connections, the others in another turn of the loop."""
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        left = _WALKED_AT_ONCE
+        now, crowded = loop.time(), self._acceptor.full
+        left = _WALK_COST_MAX
         for connection in walk:
-            connection.check_limits(now, crowded=self._acceptor.full)
             left -= 1
-            if not left:
-                pause_s = _WALK_EVERY_S * _WALKED_AT_ONCE / (2 * len(self.connections) + 1)
-                self._walk = loop.call_later(pause_s, self._continue_walk, walk)
+            if now >= connection.quiet_until or crowded:
+                connection.check_limits(now, crowded=crowded)
+                left -= _CHECK_COST
+            if left <= 0:
+                turns = _CHECK_COST * len(self.connections) / _WALK_COST_MAX + 1
+                self._walk = loop.call_later(_WALK_EVERY_S / (2 * turns), self._continue_walk, walk)
                 return
         self._limit_output()
         is_open = self.connections or self.openings

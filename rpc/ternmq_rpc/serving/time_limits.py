@@ -62,7 +62,7 @@ IDLE_WHEN_CROWDED_S: Final = 10.0
 class TimeLimits:
     """The time limits of one connection, which was opened at `now`."""
 
-    __slots__ = ("_half", "_half_since", "_leaving", "_moved", "_pinged_at", "_sent")
+    __slots__ = ("_had_calls", "_half", "_half_since", "_leaving", "_moved", "_pinged_at", "_sent")
 
     def __init__(self, now: float) -> None:
         self._half: tuple[int, int] | None = (0, 0)
@@ -70,7 +70,7 @@ class TimeLimits:
         self._sent = 0
         self._moved = now
         self._pinged_at: float | None = None
-        self._leaving = False
+        self._leaving = self._had_calls = False
 
     def check_limits(self, connection: TimedConnection[Request], now: float, *, crowded: bool) -> list[Request]:
         """Fail the connection if its client took too long; return the calls whose request is overdue."""
@@ -80,13 +80,30 @@ class TimeLimits:
         elif self._reads_nothing(connection, now):
             text = f"it has read nothing for {budgets.output_timeout_s:g} s"
             connection.fail_time_limit("output_timeout", text)
-        elif connection.has_calls:
+        else:
+            self._check_calls(connection, now, crowded=crowded)
+        return [request for request in connection.unfinished.values() if _is_late(request, now, budgets.body_timeout_s)]
+
+    def quiet_until(self, connection: TimedConnection[Request]) -> float:
+        """Return when a connection that was just checked exceeds a limit at the earliest, if nothing comes and nothing
+        is sent; 0 if that can be at any time."""
+        waits = self._half is not None or connection.unread_bytes > 0 or connection.blocked or connection.unfinished
+        if waits or self._pinged_at is not None or self._leaving:
+            return 0.0
+        if connection.has_calls:
+            return connection.last_read + connection.budgets.keepalive_s
+        return connection.last_used + connection.budgets.idle_s
+
+    def _check_calls(self, connection: TimedConnection[Request], now: float, *, crowded: bool) -> None:
+        has_calls = connection.has_calls
+        if has_calls or self._had_calls:  # the last of them ended since the last check
             connection.last_used = now
+        self._had_calls = has_calls
+        if has_calls:
             self._leaving = False
             self._check_alive(connection, now)
         else:
             self._close_idle(connection, now, crowded=crowded)
-        return [request for request in connection.unfinished.values() if _is_late(request, now, budgets.body_timeout_s)]
 
     def _is_incomplete(self, connection: TimedConnection[Request], now: float) -> bool:
         """Return whether a greeting, a frame or a header block was not completed in time."""

@@ -52,7 +52,7 @@ class World:
             other.rotting.whole = self.rotting.whole
         self.now_s = 0.0
         self.settled: list[tuple[int, int]] = []
-        self.care = LogUpkeep(self.store, scrub_days=0, seconds=lambda: self.now_s)
+        self.care = LogUpkeep(self.store, scrub_days=0, seconds=lambda: self.now_s, idle_s=DAY_S)
         self.care.sources = lambda: RepairSources([other.ask for other in self.others])
         self.care.on_repaired = lambda begin, end: self.settled.append((begin, end))
 
@@ -91,6 +91,19 @@ async def test_what_a_read_reports_is_repaired_by_the_first_replica_that_has_it_
         await becomes(lambda: world.settled == [(begin, end)])
     assert world.store.damage.repaired_bytes == end - begin
     assert world.others[1].asked > 0
+
+
+async def test_damage_wakes_the_upkeep_of_a_log_that_was_whole() -> None:
+    world = World(others=1)
+    async with cared_for(world):
+        for offset in (7, 8):
+            await becomes(lambda: world.care._loop.every_s == DAY_S)
+            await asyncio.to_thread(world.rot, offset)  # as a reader in a thread
+            await becomes(lambda: world.is_whole and not world.store.damage.open_reports())
+        begin, end = world.rotting.location(9).log_offset, world.rotting.location(10).log_offset
+        await becomes(lambda: world.care._loop.every_s == DAY_S)
+        world.store.damage.add_range(begin, end, 0.0)  # as the scrub does
+        await becomes(lambda: world.is_whole)
 
 
 async def test_what_no_replica_has_whole_is_given_up_and_asked_for_again_later(

@@ -12,7 +12,7 @@ Threads     All of it, in any thread.
 
 import threading
 from bisect import bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 RANGES_MAX = 10_000
@@ -49,6 +49,8 @@ class LogDamage:
         self.version = 0
         """Changes with the ranges."""
         self.repaired_bytes = 0
+        self.on_damage: Callable[[], object] = ignore_damage
+        """Called in any thread when there is a report, or more damage."""
 
     # --- readers
 
@@ -65,7 +67,8 @@ class LogDamage:
                 return False
             if len(self._reports) < _REPORTS_MAX:
                 self._reports.setdefault(log_offset, size)
-            return self.may_be_repaired
+        self.on_damage()
+        return self.may_be_repaired
 
     def awaits_repair(self, log_offset: int) -> bool:
         """Tell whether a reader at that log offset must wait."""
@@ -102,7 +105,8 @@ class LogDamage:
             self._ranges[begin] = _DamagedRange(end, now_s)
             insort(self._begins, begin)
             self.version += 1
-            return True
+        self.on_damage()
+        return True
 
     def ranges_to_repair(self, now_s: float) -> list[Range]:
         """Return the ranges to request from other replicas now."""
@@ -189,3 +193,7 @@ class LogDamage:
             return None
         damaged = self._ranges[self._begins[at]]
         return damaged if log_offset < damaged.end else None
+
+
+def ignore_damage() -> None:
+    """Do nothing: there is no upkeep."""

@@ -12,6 +12,7 @@ from ternmq_rpc.remoting.message_ids import UNKNOWN_HOST, Host, encode_offset_id
 
 if TYPE_CHECKING:
     from ternmq_proxy.call import Call
+    from ternmq_proxy.fronts.remoting.known_heartbeat import KnownHeartbeat
     from ternmq_proxy.fronts.remoting.memberships import Memberships
     from ternmq_proxy.fronts.remoting.replies import ReplyPushes
     from ternmq_proxy.processors.client_commands import ClientCommand
@@ -24,9 +25,19 @@ if TYPE_CHECKING:
 class ClientConnection:
     """The front's state of one connection: its client's id once it is known, and the address by which clients reach
     this proxy, as they see it. It is the channel of the client's memberships. `known_call` is that of its requests that
-    need no task, without access control."""
+    need no task, without access control; `known_heartbeat` its last heartbeat, if nothing of it was refused."""
 
-    __slots__ = ("address", "client_id", "connection", "is_counted", "known_call", "record_maker", "store_host", "user")
+    __slots__ = (
+        "address",
+        "client_id",
+        "connection",
+        "is_counted",
+        "known_call",
+        "known_heartbeat",
+        "record_maker",
+        "store_host",
+        "user",
+    )
 
     def __init__(self, connection: "RemotingConnection", address: str, cluster: str) -> None:
         self.connection = connection
@@ -37,6 +48,7 @@ class ClientConnection:
         self.user = ""
         self.is_counted = False
         self.known_call: Call | None = None
+        self.known_heartbeat: KnownHeartbeat | None = None
         self.record_maker = RecordMaker(self.store_host, cluster)
 
     def push_members_changed(self, group: str) -> None:

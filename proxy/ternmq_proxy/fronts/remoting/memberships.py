@@ -20,6 +20,7 @@ from ternmq_common.event_loop.background_tasks import BackgroundTasks
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.printable import cut_text
 from ternmq_common.shard.model import MEMBERS_CHANGED
+from ternmq_proxy.fronts.remoting.known_heartbeat import KnownHeartbeat, ListedClient
 from ternmq_proxy.peers.asking import ask_others
 from ternmq_proxy.processors.client_settings import ClientSettings, NamedTopic, TopicSubscription
 from ternmq_proxy.processors.client_type import ClientType
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import ClientConnection
     from ternmq_proxy.processors.group_members import ConsumerReport
     from ternmq_proxy.services import Services
+    from ternmq_rpc.remoting.commands import Command
 
 _log = logging.getLogger(__name__)
 EXPIRY_S = 120.0
@@ -97,17 +99,35 @@ class Memberships:
         keys = self._keys.setdefault(client, {})
         for group in [group for group in keys if group and group not in consumers]:
             self._forget_key(keys, group)
+        if consumers and "" in keys:  # before its first group gets the same id
+            self._forget_key(keys, "")
         for report in consumers.values():
             self._register_consumer(keys, member, report)
         if not consumers:
             self._register_producer(keys, member, producing)
-        elif "" in keys:
-            self._forget_key(keys, "")
         self._moving = client, moved
         try:
             return self.members.take_heartbeat(member, consumers, producing)
         finally:
             self._moving = None
+
+    def remember_heartbeat(self, client: "ClientConnection", command: "Command", user: str, version: int) -> None:
+        """Remember the client's last heartbeat, which was accepted at that version of the registry."""
+        report = self.members.report_of(client)
+        found = [self._services.clients.find_client(key) for key in self._keys.get(client, {}).values()]
+        listed = [ListedClient(each) for each in found if each is not None]
+        if report is not None and len(listed) == len(found):  # else it has left since
+            client.known_heartbeat = KnownHeartbeat(command, user, version, report, listed)
+
+    def renew_client(self, client: "ClientConnection", command: "Command", user: str) -> bool:
+        """Note that the client is alive if it repeats its last heartbeat, and that would change nothing; else return
+        False, with nothing noted."""
+        known, services = client.known_heartbeat, self._services
+        return (
+            known is not None
+            and known.is_repeated_by(command, user, services.catalog.version)
+            and known.renew_client(self.members, services.clients)
+        )
 
     async def find_moved(self, client: "ClientConnection", client_id: str, groups: "Iterable[str]") -> frozenset[str]:
         """Return the groups, of these, that the client joins here, and is a member of already elsewhere."""

@@ -12,18 +12,32 @@ BUDGETS = ConnectionBudgets(
 
 
 class Watched(Served):
-    """A connection that is looked at each second."""
+    """A connection that is looked at each second, unless it is quiet."""
 
     def __init__(self, *, greeted: bool = True) -> None:
+        self._quiet_until = 0.0
         super().__init__(BUDGETS, greeted=greeted)
         self._limits = TimeLimits(self.now)
         self.late: list[int] = []
+        self.passed = 0
+
+    def hear(self, *sent: bytes) -> "Served":
+        self._quiet_until = 0.0
+        return super().hear(*sent)
+
+    def send(self) -> None:
+        self._quiet_until = 0.0
+        super().send()
 
     def wait(self, seconds: float, *, crowded: bool = False) -> "Watched":
         end = self.now + seconds
         while self.now < end and self.machine.failure is None:
             self.now += 1.0
+            if self.now < self._quiet_until and not crowded:
+                self.passed += 1
+                continue
             self.late += [call.number for call in self._limits.check_limits(self.machine, self.now, crowded=crowded)]
+            self._quiet_until = self._limits.quiet_until(self.machine)
         self.send()
         return self
 
@@ -125,7 +139,20 @@ def test_a_call_keeps_its_connection() -> None:
     for _ in range(20):
         used.hear(h2.encode_frame(h2.PING, 0, 0, bytes(8)))
         used.wait(100)
-    assert used.limit is None
+    assert (used.limit, used.passed) == (None, 20 * 99)
+
+
+def test_a_connection_is_idle_from_the_end_of_its_last_call_on() -> None:
+    used = Watched()
+    used.hear(headers(1), data(1, b""))
+    for _ in range(7):
+        used.hear(h2.encode_frame(h2.PING, 0, 0, bytes(8)))
+        used.wait(100)
+    used.hear(h2.encode_frame(h2.RST_STREAM, 0, 1, bytes(4)))
+    used.wait(599)
+    assert (used.goaway, used.limit) == (None, None)
+    used.wait(3)
+    assert used.goaway == ErrorCode.NO_ERROR
 
 
 def test_who_is_silent_is_asked_for_a_sign_of_life() -> None:

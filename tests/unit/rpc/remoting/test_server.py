@@ -279,6 +279,29 @@ async def test_an_idle_connection_is_closed_unless_it_waits_for_something() -> N
         assert await client.reader.read() == b""
 
 
+async def test_a_connection_is_quiet_unless_something_is_on_its_way() -> None:
+    answering = Answering()
+    async with serving(answering) as (server, client):
+        [connection] = server.connections
+        now = asyncio.get_running_loop().time()
+        connection.check_limits(now, crowded=False)
+        assert now + CLIENT_IDLE_S - 1.0 < connection.quiet_until <= now + CLIENT_IDLE_S
+        client.send(Command(11, opaque=1, body=b"wait"))
+        await until(lambda: bool(server.tasks))
+        connection.check_limits(now, crowded=False)
+        assert connection.quiet_until == 0.0
+        answering.may_answer.set()
+        assert (await client.read()).opaque == 1
+        connection.check_limits(now, crowded=False)
+        assert connection.quiet_until > now
+        connection.send_oneway(Command(40))
+        assert connection.quiet_until == 0.0
+        client.writer.write(encode_command(Command(10, body=bytes(100)))[:-1])
+        await until(lambda: connection._reader.kept_bytes > 0)
+        connection.check_limits(now, crowded=False)
+        assert connection.quiet_until == 0.0
+
+
 async def test_a_server_that_ends_answers_what_it_has_begun_and_refuses_the_rest() -> None:
     answering = Answering()
     async with serving(answering) as (server, client):

@@ -28,6 +28,7 @@ class LineConnection(asyncio.BufferedProtocol):
         self._lines = bytearray()
         self.note: object = None
         self.reads_nothing = False
+        self.quiet_until = 0.0
         self.held_bytes = self.unread_bytes = 0
         self.is_stopped = False
 

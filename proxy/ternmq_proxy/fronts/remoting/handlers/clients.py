@@ -22,12 +22,24 @@ from ternmq_rpc.remoting.json_dialect import encode_json
 
 if TYPE_CHECKING:
     from ternmq_proxy.fronts.remoting.call import RemotingCall
+    from ternmq_proxy.fronts.remoting.handlers.handler import Answered
     from ternmq_proxy.fronts.remoting.heartbeats import Heartbeat
     from ternmq_proxy.processors.group_members import ConsumerReport
 
 
+def begin_heartbeat(context: "RemotingCall", done: "Answered") -> bool:
+    """Answer 34 if the heartbeat repeats the last one of its connection, and would change nothing; else return False,
+    with nothing done."""
+    if not context.memberships.renew_client(context.client, context.command, context.call.user):
+        return False
+    done(_answer_heartbeat(changed=False), None)
+    return True
+
+
 async def take_heartbeat(context: "RemotingCall") -> Command:
     """Answer 34."""
+    context.client.known_heartbeat = None
+    version = context.services.catalog.version
     heartbeat = read_heartbeat(context.command.body)
     if not check_client_id(heartbeat.client_id):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the client id is empty, or can't be printed")
@@ -39,10 +51,13 @@ async def take_heartbeat(context: "RemotingCall") -> Command:
         changed = _note_client(heartbeat, moved, context)
     if refused is not None:
         raise refused
-    return Command(
-        ResponseCode.SUCCESS,
-        fields={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if changed else "false"},
-    )
+    context.memberships.remember_heartbeat(context.client, context.command, context.call.user, version)
+    return _answer_heartbeat(changed=changed)
+
+
+def _answer_heartbeat(*, changed: bool) -> Command:
+    fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if changed else "false"}
+    return Command(ResponseCode.SUCCESS, fields=fields)
 
 
 async def _join_groups(heartbeat: "Heartbeat", joins: AsyncExitStack, context: "RemotingCall") -> MessagingError | None:

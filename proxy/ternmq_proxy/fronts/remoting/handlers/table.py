@@ -36,7 +36,7 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_MIN_OFFSET: Handler("QueryOffset", offsets.get_minimum),
     RequestCode.GET_EARLIEST_MSG_STORETIME: Handler("QueryOffset", offsets.get_earliest_time),
     RequestCode.VIEW_MESSAGE_BY_ID: Handler("DescribeMessage", queries.view_message),
-    RequestCode.HEART_BEAT: Handler("Heartbeat", clients.take_heartbeat),
+    RequestCode.HEART_BEAT: Handler("Heartbeat", clients.take_heartbeat, begin=clients.begin_heartbeat),
     RequestCode.UNREGISTER_CLIENT: Handler("NotifyClientTermination", clients.unregister_client),
     RequestCode.CONSUMER_SEND_MSG_BACK: Handler("SendBack", send_backs.send_message_back),
     RequestCode.END_TRANSACTION: Handler("EndTransaction", transactions.end_transaction),
