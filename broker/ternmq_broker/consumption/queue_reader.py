@@ -230,7 +230,11 @@ def _are_ascending(locations: "list[MessageLocation]", log_end: int) -> bool:
 
 
 def stored_message(queue: QueueRef, record: "Record") -> StoredMessage:
-    return StoredMessage(queue, record.queue_offset, record.stored_ms, record.system, record.rest, record.log_offset)
+    origin = record.origin
+    half_offset = origin.log_offset if origin is not None and not origin.due_ms else -1
+    return StoredMessage(
+        queue, record.queue_offset, record.stored_ms, record.system, record.rest, record.log_offset, half_offset
+    )
 
 
 def delivered_bytes(record: "Record") -> int:

@@ -201,7 +201,8 @@ class OpenTransaction:
 class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
     """A message as it was read back; `system` and `rest` as in `NewMessage`, `stored_ms` since the epoch.
 
-    `log_offset` is where its record begins in the broker's commit log, -1 if the broker does not report it.
+    `log_offset` is where its record begins in the broker's commit log, -1 if the broker does not report it;
+    `half_offset` where its half message begins, -1 if it is of no transaction.
     """
 
     queue: QueueRef
@@ -210,6 +211,7 @@ class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
     system: bytes
     rest: bytes
     log_offset: Int64 = -1
+    half_offset: Int64 = -1
 
 
 class DeliveredMessage(Struct, frozen=True, array_like=True, gc=False):

@@ -63,6 +63,9 @@ async def test_a_commit_shows_the_message_once_in_the_queue_that_its_producer_ch
         assert [(await each.call(37, **ending(half))).code for each in (client, other, client)] == [0, 0, 0]
         [record] = await pull_all(client, "committed-4x")
         assert (record.body, record.topic, record.queue_id, record.system_flag) == (b"half", "committed-4x", 2, 8)
+        assert record.half_offset == half.number
+        [viewed] = decode_records((await other.call(33, offset=record.log_offset)).body)
+        assert (viewed.half_offset, viewed.log_offset) == (half.number, record.log_offset)
         expected = {"UNIQ_KEY": "C1", "KEYS": "k", "TRAN_MSG": "true", "PGROUP": "PG"}
         assert expected.items() <= pairs_of(record).items()
         assert (pairs_of(record)["REAL_TOPIC"], pairs_of(record)["REAL_QID"]) == ("committed-4x", "2")

@@ -151,7 +151,7 @@ class RecordMaker:
             stored.stored_ms,
             self._store_host,
             hidden.reconsume_times,
-            0,
+            0 if stored.half_offset < 0 else number_of_place(stored.queue.broker, stored.half_offset),
         )
 
     def _write_pairs(
