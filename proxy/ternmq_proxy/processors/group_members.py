@@ -68,7 +68,7 @@ class GroupMember:
 
 
 class MemberReport(NamedTuple):
-    """What the last heartbeat of a member said, and what its groups subscribed to after it."""
+    """The last heartbeat of a member, and what its groups subscribed to after it."""
 
     member: GroupMember
     consumers: dict[str, ConsumerReport]
@@ -138,7 +138,7 @@ class GroupMembers:
         return bool(changed)
 
     def report_of(self, channel: MemberChannel) -> MemberReport | None:
-        """Return what the last heartbeat of the client on that connection said, None if it is no member."""
+        """Return the last heartbeat of the client on that connection, None if it is no member."""
         member = self._members.get(channel)
         if member is None:
             return None
