@@ -5,7 +5,7 @@ A copy keeps its message's id, body, tag, keys, properties and time of birth. A 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.store.derived_indexes import keys_of
 from ternmq_broker.store.log.record import RestReference
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ternmq_common.dead_letters import DeadLetterReason
 
 # RocketMQ's names. Producers can't use them, so they don't collide with theirs.
-REAL_TOPIC = "REAL_TOPIC"
-REAL_QUEUE_ID = "REAL_QID"
-CHECKS = "TRAN_MSG"
-STORED_MS = "ARRIVE_TIME"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+CHECKS: Final = "TRAN_MSG"
+STORED_MS: Final = "ARRIVE_TIME"
 
 
 # A copy of a short message costs less than reading two records for it; long ones would exceed a batch unnoticed, as
 # its size is computed from the sizes of records.
-_REFERRED_BYTES = range(512, 64 * 1024)
+_REFERRED_BYTES: Final = range(512, 64 * 1024)
 
 
 def copy_message(record: "Record") -> NewMessage:

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 # A client id of the official clients has fewer than 150 bytes.
 NAME_BYTES_MAX: Final = 256
-CUT_AT = 100
-LISTED_MAX = 3
+CUT_AT: Final = 100
+LISTED_MAX: Final = 3
 
-_CONTROLS = "\x00-\x1f\x7f-\x9f"
+_CONTROLS: Final = "\x00-\x1f\x7f-\x9f"
 # Marks, embeddings, overrides and isolates of direction; the separators of lines and paragraphs.
-_INVISIBLE = "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-_SURROGATES = "\ud800-\udfff"
-_UNPRINTABLE = re.compile(f"[{_CONTROLS}{_INVISIBLE}{_SURROGATES}]")
-_UNPRINTABLE_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_INVISIBLE}{_SURROGATES}]")
-_UNPRINTABLE_IN_JSON = re.compile(f"[\x7f-\x9f{_INVISIBLE}{_SURROGATES}]")
-_CONTROL = re.compile(f"[{_CONTROLS}]")
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_INVISIBLE: Final = "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+_SURROGATES: Final = f"{chr(0xD800)}-{chr(0xDFFF)}"
+_UNPRINTABLE: Final = re.compile(f"[{_CONTROLS}{_INVISIBLE}{_SURROGATES}]")
+_UNPRINTABLE_IN_LINES: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_INVISIBLE}{_SURROGATES}]")
+_UNPRINTABLE_IN_JSON: Final = re.compile(f"[\x7f-\x9f{_INVISIBLE}{_SURROGATES}]")
+_CONTROL: Final = re.compile(f"[{_CONTROLS}]")
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def escape_line(text: str) -> str:

@@ -45,6 +45,7 @@ async def test_a_new_group_begins_at_its_time_in_a_topic_that_lost_its_first_mes
             await driver.until_got("c", 20)
             await driver.run("send", name="p", topic=topic, body="last")
             await driver.until(lambda _: "last" in driver.bodies("c"), "the last one")
-            assert driver.bodies("c") == only_once(20, "after-") + Counter(["last"])
+            places = [(each.body, each["queue"], each["offset"], each["stored"]) for each in driver.got("c")]
+            assert driver.bodies("c") == only_once(20, "after-") + Counter(["last"]), (began.timestamp(), places)
 
     await in_each(("java4", "java5", "go4"), check)

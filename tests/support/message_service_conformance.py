@@ -19,6 +19,7 @@ from ternmq_common.filters.tag_filter import ALL, TagFilter
 from ternmq_common.filters.tag_hash import tag_hash
 from ternmq_common.names import dead_letter_topic, retry_topic
 from ternmq_common.shard.model import (
+    AppendedMessage,
     ConsumerGroup,
     DeliveredMessage,
     HalfMessage,
@@ -36,10 +37,13 @@ from ternmq_common.shard.model import (
     Topic,
     TopicContent,
     TopicSubscription,
+    TransactionResolution,
 )
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_runtime.observability.history_rings import STEP_MS
+from tests.support.until import until
 
 TOPIC = Topic(name="orders", type=MessageType.NORMAL, queues=4)
 MINUTE_MS = 60_000
@@ -628,6 +632,35 @@ class MessageServiceConformance:
         queue = await self.queue(service)
         half = await service.sending.begin_transaction(queue, HalfMessage(message(b"half"), "sender"))
         assert await service.inspecting.find_by_log_offset(queue.broker, half.queue_offset) is None
+
+    # --- transactions that wait for nothing but the log
+
+    async def test_a_transaction_begins_and_ends_at_once_or_not_at_all(self, service: MessageService) -> None:
+        queue, half = await self.queue(service), HalfMessage(message(b"half"), "sender")
+        begun: list[tuple[AppendedMessage | None, Exception | None]] = []
+        if service.sending.begin_transaction_nowait(queue, half, lambda *outcome: begun.append(outcome)):
+            await until(lambda: bool(begun))
+            [(appended, error)] = begun
+            assert error is None
+            assert appended is not None
+            assert not service.sending.begin_transaction_nowait(queue, half, lambda *outcome: begun.append(outcome))
+        else:
+            assert begun == []
+            appended = await service.sending.begin_transaction(queue, half)
+        transaction = TransactionId.parse_id(appended.transaction_id)
+        assert (await service.reading.bounds(queue)).maximum == 0
+        ended: list[Exception | None] = []
+        end = TOPIC.name, transaction, TransactionResolution.COMMIT
+        if service.sending.end_transaction_nowait(*end, ended.append):
+            await until(lambda: bool(ended))
+            assert ended == [None]
+        else:
+            assert ended == []
+            await service.sending.end_transaction(*end)
+        assert not service.sending.end_transaction_nowait(*end, ended.append)
+        await service.sending.end_transaction(*end)
+        [committed] = (await service.reading.pull(queue, 0, ALL, batch=9, poll_s=0)).messages
+        assert (body_of(committed), committed.half_offset) == (b"half", transaction.log_offset)
 
     # --- how a message stands with groups
 

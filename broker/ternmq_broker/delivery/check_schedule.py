@@ -7,20 +7,20 @@ Discarded    an interval after the last check that is allowed, or when it has be
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.shard.model import TransactionResolution, TransactionState
 
 if TYPE_CHECKING:
     from ternmq_broker.store.index.half_index import HalfIndex, WaitingHalf
 
-NEXT = {
+NEXT: Final = {
     (TransactionState.PENDING, TransactionResolution.COMMIT): TransactionState.COMMITTED,
     (TransactionState.PENDING, TransactionResolution.ROLLBACK): TransactionState.ROLLED_BACK,
     (TransactionState.COMMITTED, TransactionResolution.COMMIT): TransactionState.COMMITTED,  # a repeated call
     (TransactionState.ROLLED_BACK, TransactionResolution.ROLLBACK): TransactionState.ROLLED_BACK,
 }
-NEXT_BY_OPERATOR = NEXT | {
+NEXT_BY_OPERATOR: Final = NEXT | {
     (TransactionState.DISCARDED, TransactionResolution.COMMIT): TransactionState.COMMITTED,
     (TransactionState.DISCARDED, TransactionResolution.ROLLBACK): TransactionState.ROLLED_BACK,
 }

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from ternmq_broker.transactions.transactions import Transactions
     from ternmq_broker.upkeep.disk_room import DiskErrors
     from ternmq_common.clock import SystemClock
-    from ternmq_common.shard.model import HalfMessage, NewMessage, Placed, Stored, TimedMessage, TransactionResolution
+    from ternmq_common.shard.model import (
+        HalfMessage,
+        NewMessage,
+        Placed,
+        Settled,
+        Stored,
+        TimedMessage,
+        TransactionResolution,
+    )
     from ternmq_common.shard.recall_handle import RecallHandle
     from ternmq_common.shard.transaction_id import TransactionId
     from ternmq_runtime.observability.name_counts import NameCounts
@@ -106,6 +114,24 @@ class BrokerSending:
             appended = await self._transactions.begin_transaction(queue.topic, queue.queue_id, half)
         self._sent.add_count(queue.topic)
         return appended
+
+    def begin_transaction_nowait(self, queue: QueueRef, half: "HalfMessage", done: "Placed") -> bool:
+        """Store a half message, and call `done` when it may be acknowledged. Return False, with nothing done, if that
+        has to wait for a read."""
+        self._admission.check_accepts(_WAITS_FOR_REPLICAS)
+        with self._writing:
+            begun = self._transactions.begin_nowait(queue.topic, queue.queue_id, half, done)
+        if begun:
+            self._sent.add_count(queue.topic)
+        return begun
+
+    def end_transaction_nowait(
+        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "Settled"
+    ) -> bool:
+        """Commit or roll back, and call `done` when that may be acknowledged. Return False, with nothing done, if that
+        has to wait for a read."""
+        with self._writing:
+            return self._transactions.end_nowait(topic, transaction, resolution, done)
 
     async def end_transaction(
         self,

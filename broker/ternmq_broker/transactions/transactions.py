@@ -14,16 +14,18 @@ import logging
 import re
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.cold_reads import NotRepaired, records_at
 from ternmq_broker.delivery.check_schedule import NEXT, NEXT_BY_OPERATOR, CheckSchedule
 from ternmq_broker.message_copies import copy_message, create_discarded
 from ternmq_broker.store.derived_indexes import keys_of
+from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_broker.store.index.half_index import ROLLBACK
 from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import RecordDraft
+from ternmq_broker.store.repairing.damage import AwaitsRepair
 from ternmq_broker.transactions.transaction_outcomes import TransactionOutcome, discarded_from, outcome_of
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import DISCARD_TOPIC
@@ -48,12 +50,12 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.clock import SystemClock
     from ternmq_common.receiving.poll_queues import PollQueues
-    from ternmq_common.shard.model import HalfMessage
+    from ternmq_common.shard.model import HalfMessage, Placed, Settled
 
-_log = logging.getLogger(__name__)
+_log: Final = logging.getLogger(__name__)
 # The outcomes of so many transactions are in memory, since a producer repeats its call soon.
-_ENDS_KEPT = 10_000
-_PAGE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
+_ENDS_KEPT: Final = 10_000
+_PAGE: Final = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,22 @@ class Transactions:
         first = await self._find_repeated(topic, half)
         if first is not None:
             return await self._acknowledge_begin(first)
+        return await self._acknowledge_begin(self._store_half(topic, queue_id, half))
+
+    def begin_nowait(self, topic: str, queue_id: int, half: "HalfMessage", done: "Placed") -> bool:
+        """Store a half message like `begin_transaction`; `done` is called when it may be acknowledged. Return False,
+        with nothing done, if one with its id waits, which must be read."""
+        if self.halves.find_by_message(topic, half.message.keys[0], half.sender) is not None:
+            return False
+        waiting = self._store_half(topic, queue_id, half)
+
+        def acknowledge(error: MessagingError | None) -> None:
+            done(self._begun(waiting) if error is None else None, error)
+
+        self._flusher.when_acknowledged(self._store.log.log_end, acknowledge)
+        return True
+
+    def _store_half(self, topic: str, queue_id: int, half: "HalfMessage") -> "WaitingHalf":
         if len(self.halves.waiting) >= self._open_max:
             raise MessagingError(
                 ErrorCode.TOO_MANY_REQUESTS,
@@ -134,10 +152,13 @@ class Transactions:
         self.checks.add_half(waiting, half.recovery_ms)
         if self.checks.next_due_ms() == waiting.next_check_ms:
             self.check_is_sooner.set()
-        return await self._acknowledge_begin(waiting)
+        return waiting
 
     async def _acknowledge_begin(self, half: "WaitingHalf") -> AppendedMessage:
         await self._flusher.wait_until_acknowledged(self._store.log.log_end, _do_nothing)
+        return self._begun(half)
+
+    def _begun(self, half: "WaitingHalf") -> AppendedMessage:
         return AppendedMessage(half.message_id, half.log_offset, str(self.id_of(half)))
 
     async def _find_repeated(self, topic: str, half: "HalfMessage") -> "WaitingHalf | None":
@@ -168,16 +189,35 @@ class Transactions:
                 break
             record = await self.read_half(half)
             if self._pending_half(topic, transaction) is half:  # else another call was faster
-                message = RecordDraft(
-                    RecordKind.MESSAGE,
-                    record.topic,
-                    record.queue_id,
-                    copy_message(record),
-                    origin=RecordOrigin(half.log_offset),
-                )
-                self._settle_half(half, TransactionState.COMMITTED, message)
+                self._commit_half(half, record)
                 break
         await self._wait_until_ended(transaction.log_offset)
+
+    def end_nowait(
+        self, topic: str, transaction: TransactionId, resolution: TransactionResolution, done: "Settled"
+    ) -> bool:
+        """Commit or roll back like `end_transaction`; `done` is called when that may be acknowledged. Return False,
+        with nothing done, if the transaction has ended before, or if its half message must be waited for."""
+        half = self._pending_half(topic, transaction)
+        if half is None:
+            return False
+        if resolution is TransactionResolution.ROLLBACK:
+            self._settle_half(half, TransactionState.ROLLED_BACK, self._rollback_draft(topic, half.log_offset))
+        else:
+            try:
+                [record] = self._store.reader.read_records([_location_of(half)], may_block=False)
+            except (WouldBlock, AwaitsRepair):
+                return False
+            if record is None:
+                return False
+            self._commit_half(half, record)
+        self._flusher.when_acknowledged(self._store.log.log_end, done)
+        return True
+
+    def _commit_half(self, half: "WaitingHalf", record: "Record") -> None:
+        origin = RecordOrigin(half.log_offset)
+        draft = RecordDraft(RecordKind.MESSAGE, record.topic, record.queue_id, copy_message(record), origin=origin)
+        self._settle_half(half, TransactionState.COMMITTED, draft)
 
     def _pending_half(self, topic: str, transaction: TransactionId) -> "WaitingHalf | None":
         """The half message if it waits; None if another one is at its log offset."""
@@ -372,14 +412,17 @@ class Transactions:
 
     async def read_half(self, half: "WaitingHalf") -> "Record":
         """Read the half message's record; INTERNAL_SERVER_ERROR if it is lost. NotRepaired."""
-        location = MessageLocation(half.log_offset, half.size, 0)
-        [record] = await records_at(self._store, [location])
+        [record] = await records_at(self._store, [_location_of(half)])
         if record is None:
             raise MessagingError(
                 ErrorCode.INTERNAL_SERVER_ERROR,
                 f"the half message of transaction {self.id_of(half)} can't be read any more",
             )
         return record
+
+
+def _location_of(half: "WaitingHalf") -> MessageLocation:
+    return MessageLocation(half.log_offset, half.size, 0)
 
 
 def _first_of_page(start: str) -> int:

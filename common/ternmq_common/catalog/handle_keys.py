@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAC_BYTES: Final = 9
-KEY_BYTES = 32
-KEYS_AT_FIRST = 2
-KEYS_MAX = 3
+KEY_BYTES: Final = 32
+KEYS_AT_FIRST: Final = 2
+KEYS_MAX: Final = 3
 """One that is only accepted, one that signs, one that will sign next."""
 
 

@@ -5,7 +5,7 @@ store, or of a message that is no half message, is recognized. Clients get it as
 (`handle_keys`), which covers the topic and the id: a client can't end a transaction without its handle.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.shard.ranges import Int64
@@ -13,8 +13,8 @@ from ternmq_common.shard.ranges import Int64
 if TYPE_CHECKING:
     from ternmq_common.catalog.handle_keys import HandleKeys
 
-_PLACE_DIGITS_MAX = 16
-_KIND = b"ternmq halves"
+_PLACE_DIGITS_MAX: Final = 16
+_KIND: Final = b"ternmq halves"
 
 
 class TransactionId(NamedTuple):

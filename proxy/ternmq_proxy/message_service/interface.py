@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Acknowledged,
         DeliveredMessage,
         DroppedLite,
+        HalfMessage,
         NewMessage,
         OrphanedTransaction,
         Placed,
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
         PullingMember,
         QueueReaderId,
         QueueRef,
+        Settled,
         Stored,
         Topic,
         TopicRoute,
         TopicSubscription,
+        TransactionResolution,
     )
     from ternmq_common.shard.receipt_handle import ReceiptHandle
+    from ternmq_common.shard.transaction_id import TransactionId
 
     AskProducer = Callable[[OrphanedTransaction], Awaitable[bool]]
     """A function that sends a transaction check to a producer, and returns whether there was one."""
@@ -47,6 +51,15 @@ class ServiceSending(MessageSending, Protocol):
 
     def append_one_nowait(self, queue: "QueueRef", message: "NewMessage", done: "Placed") -> None:
         """Append one message like `append_nowait`; `done` gets to know where in the broker's log it is."""
+
+    def begin_transaction_nowait(self, queue: "QueueRef", half: "HalfMessage", done: "Placed") -> bool:
+        """Store a half message like `begin_transaction`, without waiting; `done` is called at the end, or at once
+        unless this raises. Return False, with nothing done, if it has to wait for more than the log."""
+
+    def end_transaction_nowait(
+        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "Settled"
+    ) -> bool:
+        """End a transaction like `end_transaction`, without waiting; see `begin_transaction_nowait`."""
 
 
 class ServiceConsuming(MessageConsuming, Protocol):

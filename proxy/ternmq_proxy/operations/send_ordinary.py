@@ -1,4 +1,4 @@
-"""A send that waits for nothing but the log: NORMAL messages, and those of message groups and lite topics.
+"""A send that waits for nothing but the log: NORMAL and half messages, and those of message groups and lite topics.
 
 Fronts read such messages from the bytes of a request straight into stored form, and check each while they read it.
 Nothing here explains an error of a message: `send.py` sends, or refuses, all messages that are not sent here.
@@ -12,7 +12,7 @@ from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
 from ternmq_common.event_loop.callbacks import wait_until_stored
 from ternmq_common.names import is_system_topic
-from ternmq_common.shard.model import MIXED
+from ternmq_common.shard.model import MIXED, HalfMessage
 from ternmq_proxy.access.needs import TOPIC_PUB
 from ternmq_proxy.processors.sending.placement import queue_of_group, queue_of_lite
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.event_loop.fairness import WorkTurns
-    from ternmq_common.shard.model import NewMessage, QueueRef, Stored, TopicRoute
+    from ternmq_common.shard.model import NewMessage, Placed, QueueRef, Stored, TopicRoute
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -61,6 +61,22 @@ def begin_ordinary_send(
         queue = services.placement.queue_for(route, call.options and call.chosen_queue)
     services.messages.sending.append_nowait(queue, messages, stored)
     return True
+
+
+def begin_half_send(
+    topic: str, message: "NewMessage", size: int, call: "Call", services: "Services", placed: "Placed"
+) -> bool:
+    """Begin to store a half message; `placed` is called when it is stored. See `begin_ordinary_send`."""
+    route = _admit_messages(topic, MessageType.TRANSACTION, 1, size, call, services)
+    if route is None:
+        return False
+    half = HalfMessage(message, call.client_id, None)
+    queue = services.placement.queue_of_half(route, message.keys[0])
+    try:
+        return services.messages.sending.begin_transaction_nowait(queue, half, placed)
+    except MessagingError as error:
+        placed(None, error)
+        return True
 
 
 def _admit_messages(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 QUICK_BYTES_MAX: Final = 256 * KIB
 """The digest of so many bytes takes half a millisecond."""
 # Stored within two milliseconds.
-_PARTS_AT_ONCE = 64
+_PARTS_AT_ONCE: Final = 64
 
 
 class SendInParts:
@@ -245,7 +245,7 @@ async def _begin_transaction(queue: QueueRef, half: HalfMessage, services: "Serv
     return [result]
 
 
-_PLANS: "dict[MessageType, Callable[[SendInParts], Awaitable[list[_SendPart]]]]" = {
+_PLANS: Final[dict[MessageType, Callable[[SendInParts], Awaitable[list[_SendPart]]]]] = {
     MessageType.FIFO: _plan_fifo,
     MessageType.PRIORITY: _plan_priority,
     MessageType.LITE: _plan_lite,

@@ -45,6 +45,7 @@ from tests.support.spilling import spill_all
 if TYPE_CHECKING:
     from ternmq_broker.sending.flusher import LogFlusher
 
+pytestmark = pytest.mark.plain  # its flusher is a stand-in
 TOPIC, BROKER = "orders", "b"
 QUEUES = range(2)
 FAR_MS = 10_000_000

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ternmq_common.catalog.handle_keys import HandleKey
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_common.errors import MessagingError
 from ternmq_common.limits import MessageLimits, RequestLimits
-from ternmq_common.shard.model import AppendedMessage, NewMessage, QueueRef, Topic, TopicRoute
+from ternmq_common.shard.model import AppendedMessage, HalfMessage, NewMessage, QueueRef, Topic, TopicRoute
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.access.control import AccessControl
 from ternmq_proxy.call import Call
 from ternmq_proxy.fronts.grpc.activities.send_message import AT_ONCE_MAX, begin_send, send_message
+from ternmq_proxy.handles import HandleForms
 from ternmq_proxy.processors.sending.placement import QueuePlacement
 from ternmq_proxy.processors.sending.stored_form import LAST_SECOND
 from ternmq_proxy.quotas.quotas import ClientQuotas
@@ -27,6 +29,8 @@ from tests.support.all_parts import AllParts
 TOPIC = Topic(name="orders", type=MessageType.NORMAL, queues=4)
 FIFO = Topic(name="fifo", type=MessageType.FIFO, queues=4)
 LITE = Topic(name="lite", type=MessageType.LITE, queues=4)
+HALVES = Topic(name="halves", type=MessageType.TRANSACTION, queues=4)
+KEYS = HandleKey(1, b"k" * 32, 0), HandleKey(2, b"l" * 32, 0)
 CALL = Call(client_id="client", peer="127.0.0.1:9")
 TEXT = st.text(max_size=12)
 STAMPS = st.builds(
@@ -63,7 +67,7 @@ MESSAGES = st.builds(
     lambda topic, system, body, user: pb.Message(
         topic={"name": topic}, system_properties=system, body=body, user_properties=user
     ),
-    st.sampled_from(["orders"] * 5 + ["fifo", "lite", "unknown", "%RETRY%g"]),
+    st.sampled_from(["orders"] * 5 + ["fifo", "lite", "halves", "unknown", "%RETRY%g"]),
     SYSTEM,
     st.binary(max_size=40),
     st.dictionaries(TEXT, TEXT, max_size=3),
@@ -108,6 +112,11 @@ def in_a_lite_topic(message: pb.Message, name: str) -> pb.Message:
     return changed(message, "lite", lite_topic=name, message_type=pb.LITE)
 
 
+def as_half(message: pb.Message) -> pb.Message:
+    """The message as a half message."""
+    return changed(message, "halves", message_type=pb.TRANSACTION)
+
+
 def changed(message: pb.Message, topic: str, **system: Any) -> pb.Message:  # noqa: ANN401 - of the field's type
     copy = pb.Message()
     copy.CopyFrom(message)
@@ -139,10 +148,23 @@ class Stored(AllParts):
         self.stored.append((queue, list(messages)))
         return [AppendedMessage(message.message_id, 7 + number) for number, message in enumerate(messages)]
 
+    async def begin_transaction(self, queue: QueueRef, half: HalfMessage) -> AppendedMessage:
+        assert (half.sender, half.recovery_ms) == ("client", None)
+        [appended] = await self.append(queue, [half.message])
+        return AppendedMessage(appended.message_id, 7, f"{appended.message_id}@broker-0@7")
+
+    def begin_transaction_nowait(self, queue: QueueRef, half: HalfMessage, done: Any) -> bool:  # noqa: ANN401
+        if half.message.message_id == "repeated":
+            return False
+        if self._error is not None:
+            raise self._error
+        done(asyncio.run(self.begin_transaction(queue, half)), None)
+        return True
+
 
 class Catalog:
     def __init__(self) -> None:
-        self.topics = {"orders": TOPIC, "fifo": FIFO, "lite": LITE}
+        self.topics = {"orders": TOPIC, "fifo": FIFO, "lite": LITE, "halves": HALVES}
 
     def known_topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -169,6 +191,7 @@ def services(error: Exception | None = None) -> tuple[Services, Stored]:
         limits=MessageLimits(),
         request_limits=RequestLimits(),
         delay_levels_ms=(),
+        handles=HandleForms(lambda: KEYS),
         inflation=None,
     )
     return cast("Services", made), stored
@@ -241,6 +264,34 @@ def test_any_lite_topics_have_the_same_outcome_both_ways(messages: list[pb.Messa
     begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=sent).SerializeToString())
 
 
+@given(ORDINARY)
+def test_a_half_message_is_begun_at_once(message: pb.Message) -> None:
+    assert begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=[as_half(message)]).SerializeToString())
+
+
+@given(ORDINARY, st.sampled_from(["message_group", "lite_topic", "priority", "orphaned_transaction_recovery_duration"]))
+def test_a_half_message_with_more_is_left_to_the_coroutine(message: pb.Message, name: str) -> None:
+    more: Any = {"priority": 3, "orphaned_transaction_recovery_duration": {"seconds": 5}}.get(name, "g")
+    half = changed(as_half(message), "halves", **{name: more})
+    assert not begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=[half]).SerializeToString())
+
+
+@pytest.mark.parametrize("others", [[], ["orders"], ["halves"]])
+def test_a_repeated_half_message_and_several_are_left_to_the_coroutine(others: list[str]) -> None:
+    half = as_half(changed(ONE, "halves", message_id="m" if others else "repeated"))
+    second = [changed(half if name == "halves" else ONE, name) for name in others]
+    assert not begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=[half, *second]).SerializeToString())
+    assert not begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=[*second, half]).SerializeToString())
+
+
+def test_a_half_message_that_was_not_stored_is_told_for_itself() -> None:
+    request = rpc.SendMessageRequest(messages=[as_half(ONE)])
+    answer = answer_at_once(request, AWAY)
+    assert [entry.status.code for entry in answer.entries] == [pb.HA_NOT_AVAILABLE]
+    made, _ = services(AWAY)
+    assert answer == asyncio.run(send_message(request, CALL, made))
+
+
 AWAY = MessagingError(pb.HA_NOT_AVAILABLE, "its broker is away")
 ONE = pb.Message(topic={"name": "orders"}, body=b"x", system_properties={"message_id": "m"})
 
@@ -267,8 +318,10 @@ def test_what_was_not_stored_of_a_message_group_is_told_for_each() -> None:
 
 @given(st.lists(ORDINARY, min_size=1, max_size=2), st.data())
 def test_both_ways_do_the_same_with_any_bytes(messages: list[pb.Message], data: st.DataObject) -> None:
-    kind = data.draw(st.sampled_from(["normal", "fifo", "lite"]))
-    if kind != "normal":
+    kind = data.draw(st.sampled_from(["normal", "fifo", "lite", "half"]))
+    if kind == "half":
+        messages = [as_half(messages[0])]
+    elif kind != "normal":
         make = in_order if kind == "fifo" else in_a_lite_topic
         messages = [make(message, "group") for message in messages]
     damaged = bytearray(rpc.SendMessageRequest(messages=messages).SerializeToString())

@@ -15,10 +15,10 @@ Checkpoint  has the half messages that wait as of log offset `covered_offset`, a
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-ROLLBACK = b"rollback"
-_CHECKED = b"checked "
+ROLLBACK: Final = b"rollback"
+_CHECKED: Final = b"checked "
 
 
 def encode_checks(count: int) -> bytes:

@@ -10,7 +10,7 @@ from ternmq_protos.v2 import admin_pb2 as published_pb2
 from ternmq_protos.v2 import service_pb2
 from ternmq_proxy.fronts.grpc.activities.admin.modules import MODULES as ADMIN_MODULES
 from ternmq_proxy.fronts.grpc.activities.client_life import begin_heartbeat, heartbeat, notify_client_termination
-from ternmq_proxy.fronts.grpc.activities.end_transaction import end_transaction
+from ternmq_proxy.fronts.grpc.activities.end_transaction import begin_end, end_transaction
 from ternmq_proxy.fronts.grpc.activities.lite_subscription import sync_lite_subscription
 from ternmq_proxy.fronts.grpc.activities.offsets import get_offset, query_offset, update_offset
 from ternmq_proxy.fronts.grpc.activities.published_admin.modules import MODULES as PUBLISHED_MODULES
@@ -109,6 +109,7 @@ _MESSAGING_BEGUN: dict[str, BeginCall] = {
     "Heartbeat": begin_heartbeat,
     "SendMessage": begin_send,
     "AckMessage": begin_ack,
+    "EndTransaction": begin_end,
 }
 _MESSAGING_OF_BYTES: dict[str, AnswerFromBytes] = {"SendMessage": send_batch}
 _MESSAGING_STREAMED: dict[str, StreamedActivity] = {"ReceiveMessage": receive_message, "PullMessage": pull_message}

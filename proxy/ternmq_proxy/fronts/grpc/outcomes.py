@@ -1,7 +1,7 @@
 """Outcomes of unary calls: the answer with its status, or a status alone. The latter is sent as a gRPC status if the
 call's answers have none (`overview.md, Status codes`)."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ternmq_common.errors import ErrorCode
 from ternmq_protos.v2 import definition_pb2
@@ -9,7 +9,7 @@ from ternmq_proxy.fronts.grpc.activities.status import OK
 from ternmq_rpc.grpc_http2.messages import GrpcStatus
 from ternmq_rpc.grpc_stream.served_call import CallRefused
 
-_STATUSES: "dict[int, GrpcStatus]" = {
+_STATUSES: Final[dict[int, GrpcStatus]] = {
     ErrorCode.BAD_REQUEST: GrpcStatus.INVALID_ARGUMENT,
     ErrorCode.UNAUTHORIZED: GrpcStatus.UNAUTHENTICATED,
     ErrorCode.TOO_MANY_REQUESTS: GrpcStatus.RESOURCE_EXHAUSTED,

@@ -9,7 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ternmq_common.shard.calls import ShardCall, Values
-    from ternmq_common.shard.model import NewMessage, Placed, QueueRef, Stored
+    from ternmq_common.shard.model import (
+        HalfMessage,
+        NewMessage,
+        Placed,
+        QueueRef,
+        Settled,
+        Stored,
+        TransactionResolution,
+    )
+    from ternmq_common.shard.transaction_id import TransactionId
     from ternmq_proxy.message_service.cluster.broker_choice import BrokerChoice
     from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
@@ -40,3 +49,15 @@ class ClusterSending(SendingCalls):
     def append_one_nowait(self, queue: "QueueRef", message: "NewMessage", done: "Placed") -> None:
         """See `ServiceSending.append_one_nowait`."""
         self._gathered.append_one_nowait(queue, message, done)
+
+    def begin_transaction_nowait(self, queue: "QueueRef", half: "HalfMessage", done: "Placed") -> bool:
+        """See `ServiceSending.begin_transaction_nowait`: a call to another process has to wait."""
+        del queue, half, done
+        return False
+
+    def end_transaction_nowait(
+        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "Settled"
+    ) -> bool:
+        """See `ServiceSending.end_transaction_nowait`: a call to another process has to wait."""
+        del topic, transaction, resolution, done
+        return False

@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Final
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.fairness import WorkTurns
+from ternmq_common.shard.transaction_id import transaction_handle
 from ternmq_protos.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
-from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent
-from ternmq_proxy.fronts.grpc.activities.sent_messages import SendContext, read_sent_messages
+from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_half, serialize_sent
+from ternmq_proxy.fronts.grpc.activities.sent_messages import (
+    HalfFound,
+    SendContext,
+    read_half_message,
+    read_sent_messages,
+)
 from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status, status_of
 from ternmq_proxy.fronts.wire_fields import NotOrdinary
 from ternmq_proxy.operations.send import send_messages
-from ternmq_proxy.operations.send_ordinary import begin_ordinary_send
+from ternmq_proxy.operations.send_ordinary import begin_half_send, begin_ordinary_send
 from ternmq_proxy.processors.sending.stored_form import read_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ternmq_common.shard.model import AppendedMessage, NewMessage
     from ternmq_protos.v2.definition_pb2 import Message
     from ternmq_proxy.call import Call
     from ternmq_proxy.operations.sent_message import SentMessage
@@ -40,6 +47,8 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: AnswerCa
     sender = SendContext(call.peer, services.clock.now_ms(), services.limits)
     try:
         sent = read_sent_messages(data, sender, most=min(AT_ONCE_MAX, services.request_limits.entries_max))
+    except HalfFound:
+        return _begin_half(data, sender, call, services, answer)
     except NotOrdinary:
         return False
     order_key, messages = sent.order_key, sent.messages
@@ -48,13 +57,33 @@ def begin_send(data: bytes, call: "Call", services: "Services", answer: AnswerCa
         if error is None:
             answer(serialize_sent(messages, first), ErrorCode.OK)
         else:
-            status = status_of(error, "SendMessage")
             # Messages of a FIFO or LITE topic may go to several queues, so each has its own entry.
-            each = messages if any(order_key) and isinstance(error, MessagingError) else []
-            entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
-            answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)
+            _answer_refused(messages if any(order_key) else [], error, answer)
 
     return begin_ordinary_send(sent.topic, order_key, messages, len(data), call, services, done)
+
+
+def _begin_half(data: bytes, sender: SendContext, call: "Call", services: "Services", answer: AnswerCallback) -> bool:
+    try:
+        topic, message = read_half_message(data, sender)
+    except NotOrdinary:
+        return False
+
+    def done(appended: "AppendedMessage | None", error: Exception | None) -> None:
+        if appended is None:
+            _answer_refused([message], error or AssertionError(), answer)
+        else:
+            transaction_id = transaction_handle(appended.transaction_id, topic, services.handles.keys)
+            answer(serialize_half(message.keys[0], transaction_id, appended.queue_offset), ErrorCode.OK)
+
+    return begin_half_send(topic, message, len(data), call, services, done)
+
+
+def _answer_refused(messages: "Sequence[NewMessage]", error: Exception, answer: AnswerCallback) -> None:
+    status = status_of(error, "SendMessage")
+    each = messages if isinstance(error, MessagingError) else []
+    entries = [SendResultEntry(status=status, message_id=message.message_id) for message in each]
+    answer(SendMessageResponse(status=status, entries=entries).SerializeToString(), status.code)
 
 
 async def send_message(request: SendMessageRequest, call: "Call", services: "Services") -> SendMessageResponse:

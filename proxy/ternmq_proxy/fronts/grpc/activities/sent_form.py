@@ -24,6 +24,19 @@ def serialize_sent(messages: "Sequence[NewMessage]", first: int) -> bytes:
     return serialize_sent_apart(messages, range(first, first + len(messages)))
 
 
+def serialize_half(message_id: str, transaction_id: str, offset: int) -> bytes:
+    """Return a serialized `SendMessageResponse` for a stored half message."""
+    entry = b"".join(
+        (
+            _STATUS,
+            encode_field(_MESSAGE_ID_TAG, message_id.encode()),
+            encode_field(_TRANSACTION_ID_TAG, transaction_id.encode()),
+            _OFFSET_TAG + encode_varint(offset) if offset else b"",
+        )
+    )
+    return _STATUS + encode_field(_ENTRY_TAG, entry)
+
+
 def serialize_sent_apart(messages: "Sequence[NewMessage]", offsets: "Sequence[int]") -> bytes:
     """Return a serialized `SendMessageResponse` for messages that were stored in several queues, at these offsets."""
     parts = [_STATUS]

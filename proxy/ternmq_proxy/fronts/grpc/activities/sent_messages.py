@@ -57,10 +57,15 @@ _HOST_TAG: Final = b"\x42"
 _IDENTITY_NORMAL: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.NORMAL))
 _IDENTITY_FIFO: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.FIFO))
 _IDENTITY_LITE: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.LITE))
+_IDENTITY_HALF: Final = bytes((_ENCODING, definition_pb2.IDENTITY, _TYPE, MessageType.TRANSACTION))
 _IS_IDENTITY: Final = frozenset((definition_pb2.ENCODING_UNSPECIFIED, definition_pb2.IDENTITY))
-_IS_SPECIAL: Final = MessageType.TRANSACTION
+_HALF: Final = int(MessageType.TRANSACTION)
 # The protocol has no such limit, but more of them take long.
 _KEYS_MAX: Final = 128
+
+
+class HalfFound(NotOrdinary):
+    """A message is of type TRANSACTION."""
 
 
 class SendContext:
@@ -97,7 +102,7 @@ class OrdinarySend:
 
 def read_sent_messages(data: bytes, sender: SendContext, *, most: int) -> OrdinarySend:
     """Return the messages of a request. Raises NotOrdinary, also for no message, for more than `most`, and for messages
-    of several topics, message groups or lite topics."""
+    of several topics, message groups or lite topics; HalfFound if it has a half message."""
     messages: list[NewMessage] = []
     topic = b""
     order_key = ("", "")
@@ -117,9 +122,27 @@ def read_sent_messages(data: bytes, sender: SendContext, *, most: int) -> Ordina
         raise NotOrdinary from error
 
 
-def read_sent_message(data: bytes, at: int, end: int, sender: SendContext) -> tuple[bytes, OrderKey, NewMessage]:
-    """Return the message at this position: its topic as a serialized Resource, its order key, and its stored form.
-    Raises NotOrdinary, and on broken bytes IndexError or UnicodeDecodeError."""
+def read_half_message(data: bytes, sender: SendContext) -> tuple[str, NewMessage]:
+    """Return the topic and the message of a request that sends one half message, without a message group and with the
+    server's recovery duration. Raises NotOrdinary."""
+    try:
+        if data[0] != MESSAGES_TAG:
+            raise NotOrdinary
+        begin, end = content_span(data, 1, len(data))
+        if end != len(data):
+            raise NotOrdinary
+        topic, _, message = read_sent_message(data, begin, end, sender, is_half=True)
+        return resource_name(topic), message
+    except (IndexError, UnicodeDecodeError, DecodeError) as error:
+        raise NotOrdinary from error
+
+
+def read_sent_message(
+    data: bytes, at: int, end: int, sender: SendContext, *, is_half: bool = False
+) -> tuple[bytes, OrderKey, NewMessage]:
+    """Return the message at this position: its topic as a serialized Resource, its order key, and its stored form. It
+    must be of type TRANSACTION if `is_half`, or else of another one. Raises NotOrdinary, and on broken bytes IndexError
+    or UnicodeDecodeError."""
     if data[at] != _TOPIC:
         raise NotOrdinary
     begin, at = content_span(data, at + 1, end)
@@ -139,7 +162,7 @@ def read_sent_message(data: bytes, at: int, end: int, sender: SendContext) -> tu
         raise NotOrdinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
     order_key, message = _read_stored_form(
-        data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender
+        data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender, is_half
     )
     return topic, order_key, message
 
@@ -169,7 +192,15 @@ def _read_user_properties(data: bytes, at: int, end: int, most: int) -> tuple[in
 
 
 def _read_stored_form(
-    data: bytes, begin: int, end: int, rest: bytes, body: bytes, user_text: str, user_bytes: int, sender: SendContext
+    data: bytes,
+    begin: int,
+    end: int,
+    rest: bytes,
+    body: bytes,
+    user_text: str,
+    user_bytes: int,
+    sender: SendContext,
+    is_half: bool,
 ) -> tuple[OrderKey, NewMessage]:
     """Return the order key, and the message whose system properties are at this position. Fields up to the message id
     are stored as one piece."""
@@ -197,19 +228,21 @@ def _read_stored_form(
     text += message_id
     if not message_id or message_id.isspace() or size > sender.limits.properties_bytes_max:
         raise NotOrdinary
-    born, host_text, group, lite = _read_from_birth(data, at, end, sender)
+    born, host_text, group, lite = _read_from_birth(data, at, end, sender, is_half)
+    if is_half and (group or lite):
+        raise NotOrdinary
     if not text.isprintable() or not host_text.isprintable() or not group.isprintable():
         raise NotOrdinary
-    kind = _IDENTITY_FIFO if group else _IDENTITY_LITE if lite else _IDENTITY_NORMAL
+    kind = _IDENTITY_FIFO if group else _IDENTITY_LITE if lite else _IDENTITY_HALF if is_half else _IDENTITY_NORMAL
     system = b"".join((data[begin:at], DIGEST_HEAD, body_checksum(body), kind, born))
     if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
         raise NotOrdinary
     return (group, lite), NewMessage(tag_hash(tag), system, rest, (message_id, *keys))
 
 
-def _read_from_birth(data: bytes, at: int, end: int, sender: SendContext) -> tuple[bytes, str, str, str]:
+def _read_from_birth(data: bytes, at: int, end: int, sender: SendContext, is_half: bool) -> tuple[bytes, str, str, str]:
     """Return the fields from the time of birth on in stored form, and host, message group and lite topic if present."""
-    first = at = _skip_server_fields(data, at, end)
+    first = at = _skip_server_fields(data, at, end, is_half)
     if at < end and data[at] == _BORN:
         begin, at = content_span(data, at + 1, end)
         _check_time(data, begin, at)
@@ -247,8 +280,9 @@ def _skip_queue_id(data: bytes, at: int, end: int) -> int:
     return read_number(data, at + 1)[1] if at < end and data[at] == _QUEUE_ID else at
 
 
-def _skip_server_fields(data: bytes, at: int, end: int) -> int:
+def _skip_server_fields(data: bytes, at: int, end: int, is_half: bool) -> int:
     """Return where digest, encoding and type end, which the server sets itself."""
+    kind = 0
     if at < end and data[at] == _DIGEST:
         begin, at = content_span(data, at + 1, end)
         _check_digest(data, begin, at)
@@ -257,9 +291,12 @@ def _skip_server_fields(data: bytes, at: int, end: int) -> int:
             raise NotOrdinary
         at += 2
     if at < end and data[at] == _TYPE:
-        if data[at + 1] >= _IS_SPECIAL and data[at + 1] != MessageType.LITE:
+        kind = data[at + 1]
+        if kind > _HALF and kind != MessageType.LITE:
             raise NotOrdinary
         at += 2
+    if is_half != (kind == _HALF):
+        raise NotOrdinary if is_half else HalfFound
     return at
 
 
