@@ -48,10 +48,10 @@ class Member:
         poll = partial(self._client.receive, TOPIC, GROUP, poll_s=POLL_S, timeout_s=POLL_S + PATIENCE_S)
         while True:
             received = await poll(batch_size=TAKEN_AT_A_TIME, invisible_s=2 * PATIENCE_S)
-            self.received.update(received.bodies)
             if received.messages:
                 handles = [message.system_properties.receipt_handle for message in received.messages]
                 assert code(await self._client.ack(TOPIC, GROUP, *handles)) == "OK"
+            self.received.update(received.bodies)  # after its acknowledgement, which the end of the work would cancel
 
     async def leave(self) -> None:
         assert code(await self._client.call("NotifyClientTermination", group={"name": GROUP})) == "OK"
