@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from ternmq_broker.store.repairing.damage import LogDamage
 
 _MESSAGE: Final = RecordKind.MESSAGE.value
-# A batch's records are read as one piece while the gaps between them cost less than reading each by itself.
+# A batch's records are read as one piece while the gaps between them cost less than reading each by itself: a read takes
+# as long as twice so many bytes of it.
 _SPAN_FACTOR: Final = 4
+_BYTES_FOR_A_READ: Final = 4096
 
 
 class RecordReader:
@@ -47,7 +49,7 @@ class RecordReader:
         start = held[0].log_offset
         span = held[-1].log_offset + held[-1].size - start
         window = b""
-        if span <= _SPAN_FACTOR * sum(location.size for location in held):
+        if span <= max(_SPAN_FACTOR * sum(location.size for location in held), _BYTES_FOR_A_READ * len(held)):
             with contextlib.suppress(BadRecord, OSError):
                 window = self._log.read_bytes(start, span, may_block=may_block)
         return [self._read_record(location, start, window, may_block=may_block) for location in locations]
