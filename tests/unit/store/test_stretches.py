@@ -132,6 +132,7 @@ def test_what_was_made_anew_is_not_made_again_by_the_next_start(folder: Path) ->
     assert opened(folder, SPILLING).replayed_records == 0
 
 
+@pytest.mark.plain
 def test_a_disk_that_takes_nothing_does_not_keep_a_store_from_opening(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
