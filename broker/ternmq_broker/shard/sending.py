@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         HalfMessage,
         NewMessage,
         Placed,
-        Settled,
         Stored,
         TimedMessage,
+        TransactionEnded,
         TransactionResolution,
     )
     from ternmq_common.shard.recall_handle import RecallHandle
@@ -120,18 +120,18 @@ class BrokerSending:
         has to wait for a read."""
         self._admission.check_accepts(_WAITS_FOR_REPLICAS)
         with self._writing:
-            begun = self._transactions.begin_nowait(queue.topic, queue.queue_id, half, done)
+            begun = self._transactions.begin_transaction_nowait(queue.topic, queue.queue_id, half, done)
         if begun:
             self._sent.add_count(queue.topic)
         return begun
 
     def end_transaction_nowait(
-        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "Settled"
+        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "TransactionEnded"
     ) -> bool:
         """Commit or roll back, and call `done` when that may be acknowledged. Return False, with nothing done, if that
         has to wait for a read."""
         with self._writing:
-            return self._transactions.end_nowait(topic, transaction, resolution, done)
+            return self._transactions.end_transaction_nowait(topic, transaction, resolution, done)
 
     async def end_transaction(
         self,

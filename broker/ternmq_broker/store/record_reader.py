@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ternmq_broker.store.repairing.damage import LogDamage
 
 _MESSAGE: Final = RecordKind.MESSAGE.value
-# A batch's records are read as one piece while the gaps between them cost less than reading each by itself. A read
-# takes as long as twice `_BYTES_FOR_A_READ` more of one.
+# A batch's records are read as one piece while the gaps between them cost less than reading each by itself. A read of
+# its own takes as long as 8 KiB more in one piece.
 _SPAN_FACTOR: Final = 4
 _BYTES_FOR_A_READ: Final = 4096
 

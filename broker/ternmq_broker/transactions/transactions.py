@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
     from ternmq_common.clock import SystemClock
     from ternmq_common.receiving.poll_queues import PollQueues
-    from ternmq_common.shard.model import HalfMessage, Placed, Settled
+    from ternmq_common.shard.model import HalfMessage, Placed, TransactionEnded
 
 _log: Final = logging.getLogger(__name__)
 # The outcomes of so many transactions are in memory, since a producer repeats its call soon.
@@ -123,7 +123,7 @@ class Transactions:
             return await self._acknowledge_begin(first)
         return await self._acknowledge_begin(self._store_half(topic, queue_id, half))
 
-    def begin_nowait(self, topic: str, queue_id: int, half: "HalfMessage", done: "Placed") -> bool:
+    def begin_transaction_nowait(self, topic: str, queue_id: int, half: "HalfMessage", done: "Placed") -> bool:
         """Store a half message like `begin_transaction`; `done` is called when it may be acknowledged. Return False,
         with nothing done, if one with its id waits, which must be read."""
         if self.halves.find_by_message(topic, half.message.keys[0], half.sender) is not None:
@@ -131,7 +131,7 @@ class Transactions:
         waiting = self._store_half(topic, queue_id, half)
 
         def acknowledge(error: MessagingError | None) -> None:
-            done(self._begun(waiting) if error is None else None, error)
+            done(self._describe_begun(waiting) if error is None else None, error)
 
         self._flusher.when_acknowledged(self._store.log.log_end, acknowledge)
         return True
@@ -156,9 +156,9 @@ class Transactions:
 
     async def _acknowledge_begin(self, half: "WaitingHalf") -> AppendedMessage:
         await self._flusher.wait_until_acknowledged(self._store.log.log_end, _do_nothing)
-        return self._begun(half)
+        return self._describe_begun(half)
 
-    def _begun(self, half: "WaitingHalf") -> AppendedMessage:
+    def _describe_begun(self, half: "WaitingHalf") -> AppendedMessage:
         return AppendedMessage(half.message_id, half.log_offset, str(self.id_of(half)))
 
     async def _find_repeated(self, topic: str, half: "HalfMessage") -> "WaitingHalf | None":
@@ -193,8 +193,8 @@ class Transactions:
                 break
         await self._wait_until_ended(transaction.log_offset)
 
-    def end_nowait(
-        self, topic: str, transaction: TransactionId, resolution: TransactionResolution, done: "Settled"
+    def end_transaction_nowait(
+        self, topic: str, transaction: TransactionId, resolution: TransactionResolution, done: "TransactionEnded"
     ) -> bool:
         """Commit or roll back like `end_transaction`; `done` is called when that may be acknowledged. Return False,
         with nothing done, if the transaction has ended before, or if its half message must be waited for."""

@@ -425,7 +425,7 @@ class SettleOutcome(enum.Enum):
     EXPIRED = "expired"  # the claim ended first
 
 
-Settled = Callable[[Exception | None], None]
+TransactionEnded = Callable[[Exception | None], None]
 """Called when the end of a transaction may be acknowledged; or with the error for which nothing of it is sure."""
 
 Acknowledged = Callable[[list[SettleOutcome] | None, Exception | None], None]

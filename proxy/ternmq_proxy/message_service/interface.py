@@ -27,11 +27,11 @@ if TYPE_CHECKING:
         PullingMember,
         QueueReaderId,
         QueueRef,
-        Settled,
         Stored,
         Topic,
         TopicRoute,
         TopicSubscription,
+        TransactionEnded,
         TransactionResolution,
     )
     from ternmq_common.shard.receipt_handle import ReceiptHandle
@@ -57,7 +57,7 @@ class ServiceSending(MessageSending, Protocol):
         unless this raises. Return False, with nothing done, if it has to wait for more than the log."""
 
     def end_transaction_nowait(
-        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "Settled"
+        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "TransactionEnded"
     ) -> bool:
         """End a transaction like `end_transaction`, without waiting; see `begin_transaction_nowait`."""
 

@@ -9,7 +9,7 @@ from ternmq_common.shard.transaction_id import TransactionId, check_handle, tran
 from ternmq_proxy.access.needs import TOPIC_PUB
 
 if TYPE_CHECKING:
-    from ternmq_common.shard.model import Settled
+    from ternmq_common.shard.model import TransactionEnded
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
@@ -46,7 +46,7 @@ def begin_resolution(
     resolution: TransactionResolution,
     call: "Call",
     services: "Services",
-    done: "Settled",
+    done: "TransactionEnded",
 ) -> bool:
     """Begin to commit or to roll back like `resolve_transaction`; `done` is called at the end. Return False, with
     nothing done, if that has to wait for more than the log. Raises the errors of checks."""

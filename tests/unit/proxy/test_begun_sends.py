@@ -284,7 +284,7 @@ def test_a_repeated_half_message_and_several_are_left_to_the_coroutine(others: l
     assert not begun_as_in_a_coroutine(rpc.SendMessageRequest(messages=[*second, half]).SerializeToString())
 
 
-def test_a_half_message_that_was_not_stored_is_told_for_itself() -> None:
+def test_a_half_message_that_was_not_stored_is_refused_in_its_entry() -> None:
     request = rpc.SendMessageRequest(messages=[as_half(ONE)])
     answer = answer_at_once(request, AWAY)
     assert [entry.status.code for entry in answer.entries] == [pb.HA_NOT_AVAILABLE]

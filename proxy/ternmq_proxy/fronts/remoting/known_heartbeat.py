@@ -30,7 +30,7 @@ class KnownHeartbeat:
     def __init__(
         self, command: "Command", user: str, version: int, report: MemberReport, listed: list[ListedClient]
     ) -> None:
-        self._digest: Final = digest_heartbeat(command, user)
+        self._digest: Final = _digest_heartbeat(command, user)
         self._version: Final = version
         self.report: Final = report
         self._listed: Final = listed
@@ -38,7 +38,7 @@ class KnownHeartbeat:
     def is_repeated_by(self, command: "Command", user: str, version: int) -> bool:
         """Return whether the request is the same heartbeat of the same user again, at the same version of the
         registry."""
-        return version == self._version and digest_heartbeat(command, user) == self._digest
+        return version == self._version and _digest_heartbeat(command, user) == self._digest
 
     def renew_client(self, members: GroupMembers, clients: ClientRegistry) -> bool:
         """Note that the client is alive; return False, with nothing noted, if it must be read again."""
@@ -52,6 +52,6 @@ class KnownHeartbeat:
         return True
 
 
-def digest_heartbeat(command: "Command", user: str) -> int:
+def _digest_heartbeat(command: "Command", user: str) -> int:
     """Return a number that differs between heartbeats that say something else."""
     return hash((command.version, command.language, user, command.body))

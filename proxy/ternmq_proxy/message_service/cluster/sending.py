@@ -14,8 +14,8 @@ if TYPE_CHECKING:
         NewMessage,
         Placed,
         QueueRef,
-        Settled,
         Stored,
+        TransactionEnded,
         TransactionResolution,
     )
     from ternmq_common.shard.transaction_id import TransactionId
@@ -56,7 +56,7 @@ class ClusterSending(SendingCalls):
         return False
 
     def end_transaction_nowait(
-        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "Settled"
+        self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "TransactionEnded"
     ) -> bool:
         """See `ServiceSending.end_transaction_nowait`: a call to another process has to wait."""
         del topic, transaction, resolution, done

@@ -41,6 +41,12 @@ class Watched(Served):
         self.send()
         return self
 
+    def ping_for(self, seconds: int) -> None:
+        """Give a sign of life each 100 seconds."""
+        for _ in range(0, seconds, 100):
+            self.hear(h2.encode_frame(h2.PING, 0, 0, bytes(8)))
+            self.wait(100)
+
     @property
     def limit(self) -> str | None:
         return None if self.machine.failure is None else self.machine.failure.limit
@@ -136,18 +142,14 @@ def test_with_as_many_connections_as_there_may_be_it_is_closed_sooner() -> None:
 def test_a_call_keeps_its_connection() -> None:
     used = Watched()
     used.hear(headers(1), data(1, b""))
-    for _ in range(20):
-        used.hear(h2.encode_frame(h2.PING, 0, 0, bytes(8)))
-        used.wait(100)
+    used.ping_for(2000)
     assert (used.limit, used.passed) == (None, 20 * 99)
 
 
 def test_a_connection_is_idle_from_the_end_of_its_last_call_on() -> None:
     used = Watched()
     used.hear(headers(1), data(1, b""))
-    for _ in range(7):
-        used.hear(h2.encode_frame(h2.PING, 0, 0, bytes(8)))
-        used.wait(100)
+    used.ping_for(700)
     used.hear(h2.encode_frame(h2.RST_STREAM, 0, 1, bytes(4)))
     used.wait(599)
     assert (used.goaway, used.limit) == (None, None)

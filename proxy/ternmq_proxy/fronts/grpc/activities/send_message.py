@@ -1,7 +1,7 @@
 """SendMessage: one or several messages of one topic (`sending.md, Checks`).
 
 Most requests wait for nothing but the log: they begin without a task, and are answered when the log has them. The
-others (an unknown topic, a compressed body, messages other than NORMAL) are parsed by protobuf and served in a
+others (an unknown topic, a compressed body, a message that is due later) are parsed by protobuf and served in a
 coroutine.
 """
 

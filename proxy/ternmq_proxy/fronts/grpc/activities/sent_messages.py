@@ -1,8 +1,8 @@
 """Reads the messages of an ordinary send from the bytes of its request. The stored form is nearly what was received,
 and protobuf's objects would cost more than everything else.
 
-Ordinary   are NORMAL messages, FIFO messages of one message group, and messages of one lite topic, uncompressed, with
-           nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known
+Ordinary   are NORMAL messages, FIFO messages of one message group, messages of one lite topic, and a half message by
+           itself, uncompressed, with nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known
            and each once. Anything else is no error here: protobuf reads it, and `operations/send.py` says what is
            wrong.
 Stored     user properties, tag, keys, message id, times, host and trace context as they came; digest, encoding and type
@@ -65,7 +65,7 @@ _KEYS_MAX: Final = 128
 
 
 class HalfFound(NotOrdinary):
-    """A message is of type TRANSACTION."""
+    """Raised for a message of type TRANSACTION, which `read_half_message` reads."""
 
 
 class SendContext:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.plain  # its connections are stand-ins
 CLIENTS, GROUPS, TOPICS = ("a", "b", "c"), ("g", "h"), ("s", "t")
-Said = tuple[tuple[str, tuple[tuple[str, int], ...] | None], ...]
+Reported = tuple[tuple[str, tuple[tuple[str, int], ...] | None], ...]
 """The groups of a heartbeat, each with its topics and their versions, or None without subscriptions."""
 
 
@@ -57,14 +57,14 @@ class Proxy:
 
     async def leave(self, group: str, client_id: str) -> None: ...
 
-    def beat(self, client_id: str, said: Said, producers: frozenset[str]) -> object:
+    def beat(self, client_id: str, reported: Reported, producers: frozenset[str]) -> object:
         """Have a client send a heartbeat; return whether members or topics changed, or the refusal."""
         client = self._connections[client_id]
-        command = Command(34, body=repr((said, sorted(producers))).encode(), version=409)
+        command = Command(34, body=repr((reported, sorted(producers))).encode(), version=409)
         if not self._reads_all and self.memberships.renew_client(client, command, ""):
             self.renewed += 1
             return False
-        reports = {group: _report_of(group, topics) for group, topics in said}
+        reports = {group: _report_of(group, topics) for group, topics in reported}
         member = GroupMember(client_id, client, "192.0.2.1:1", UserAgent("JAVA", "4.9.8"))
         try:
             changed = self.memberships.take_heartbeat(client, member, reports, producers)
@@ -73,36 +73,36 @@ class Proxy:
         self.memberships.remember_heartbeat(client, command, "", self.version)
         return changed
 
-    def turn_way(self, client_id: str, said: Said, producers: frozenset[str]) -> None:
+    def turn_way(self, client_id: str, reported: Reported, producers: frozenset[str]) -> None:
         """Have a group pop, or pull again; `adopt_way` is what a member does by itself then."""
         del producers
         self.version += 1
-        self.popping ^= {group for group, _ in said}
-        for group, _ in said:
+        self.popping ^= {group for group, _ in reported}
+        for group, _ in reported:
             self.memberships.adopt_way(self._connections[client_id], group)
 
-    def leave_groups(self, client_id: str, said: Said, producers: frozenset[str]) -> None:
-        for group in (*[group for group, _ in said], ""):
+    def leave_groups(self, client_id: str, reported: Reported, producers: frozenset[str]) -> None:
+        for group in (*[group for group, _ in reported], ""):
             self.memberships.leave_groups(self._connections[client_id], group, next(iter(producers), ""))
 
-    def reconnect(self, client_id: str, said: Said, producers: frozenset[str]) -> None:
-        del said, producers
+    def reconnect(self, client_id: str, reported: Reported, producers: frozenset[str]) -> None:
+        del reported, producers
         self.memberships.forget_channel(self._connections[client_id])
         self._connections[client_id] = self._connect()
 
-    def forget_clients(self, client_id: str, said: Said, producers: frozenset[str]) -> None:
-        del said, producers
+    def forget_clients(self, client_id: str, reported: Reported, producers: frozenset[str]) -> None:
+        del reported, producers
         self.clients.forget_client(client_id)
 
-    def wait(self, client_id: str, said: Said, producers: frozenset[str]) -> None:
-        del client_id, said, producers
+    def wait(self, client_id: str, reported: Reported, producers: frozenset[str]) -> None:
+        del client_id, reported, producers
         self.now_s += 25.0
         self.clients.expire_clients()
 
-    def call(self, client_id: str, said: Said, producers: frozenset[str]) -> None:
+    def call(self, client_id: str, reported: Reported, producers: frozenset[str]) -> None:
         """Have a client name another group in a call."""
         del producers
-        self.clients.note_call(client_id, said[0][0] if said else "")
+        self.clients.note_call(client_id, reported[0][0] if reported else "")
 
     @property
     def state(self) -> object:
@@ -134,8 +134,8 @@ def _report_of(group: str, topics: tuple[tuple[str, int], ...] | None) -> Consum
 topics = st.none() | st.lists(
     st.tuples(st.sampled_from(TOPICS), st.integers(1, 2)), max_size=2, unique_by=lambda each: each[0]
 ).map(tuple)
-said = st.lists(st.tuples(st.sampled_from(GROUPS), topics), max_size=2, unique_by=lambda each: each[0]).map(tuple)
-heartbeats = st.tuples(said, st.sampled_from((frozenset[str](), frozenset({"p"}))))
+reported = st.lists(st.tuples(st.sampled_from(GROUPS), topics), max_size=2, unique_by=lambda each: each[0]).map(tuple)
+heartbeats = st.tuples(reported, st.sampled_from((frozenset[str](), frozenset({"p"}))))
 # Most steps are heartbeats, and most of these repeat one of a few.
 STEPS = ("beat",) * 8 + ("turn_way", "leave_groups", "reconnect", "forget_clients", "wait", "call")
 
@@ -145,13 +145,13 @@ STEPS = ("beat",) * 8 + ("turn_way", "leave_groups", "reconnect", "forget_client
     st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(CLIENTS), st.integers(0, 2)), min_size=1, max_size=30),
 )
 def test_a_repeated_heartbeat_does_what_reading_it_would(
-    few: list[tuple[Said, frozenset[str]]], steps: list[tuple[str, str, int]]
+    few: list[tuple[Reported, frozenset[str]]], steps: list[tuple[str, str, int]]
 ) -> None:
     async def compare() -> None:
         proxies = Proxy(reads_all=True), Proxy(reads_all=False)
         for name, client_id, number in steps:
-            said, producers = few[number % len(few)]
-            first, second = [getattr(each, name)(client_id, said, producers) for each in proxies]
+            reported, producers = few[number % len(few)]
+            first, second = [getattr(each, name)(client_id, reported, producers) for each in proxies]
             assert first == second
             assert proxies[0].state == proxies[1].state
         for each in proxies:
@@ -162,16 +162,16 @@ def test_a_repeated_heartbeat_does_what_reading_it_would(
 
 async def test_a_client_that_repeats_itself_stays_known_without_being_read() -> None:
     proxy = Proxy(reads_all=False)
-    said: Said = (("g", (("s", 1),)), ("h", None))
-    assert proxy.beat("a", said, frozenset({"p"})) is True
+    reported: Reported = (("g", (("s", 1),)), ("h", None))
+    assert proxy.beat("a", reported, frozenset({"p"})) is True
     for _ in range(10):
         proxy.wait("a", (), frozenset())
-        assert proxy.beat("a", said, frozenset({"p"})) is False
+        assert proxy.beat("a", reported, frozenset({"p"})) is False
     assert proxy.renewed == 10
     [first, second] = proxy.clients.list_clients()
     assert (first.last_seen, second.last_seen) == (250.0, 250.0)
     proxy.version += 1
-    assert proxy.beat("a", said, frozenset({"p"})) is False
+    assert proxy.beat("a", reported, frozenset({"p"})) is False
     assert proxy.renewed == 10
     await proxy.memberships.stop()
 
