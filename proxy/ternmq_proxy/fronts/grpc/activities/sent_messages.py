@@ -2,9 +2,9 @@
 and protobuf's objects would cost more than everything else.
 
 Ordinary   are NORMAL messages, FIFO messages of one message group, messages of one lite topic, and a half message by
-           itself, uncompressed, with nothing wrong, whose fields stand in the order of their numbers, as every encoder writes them, each known
-           and each once. Anything else is no error here: protobuf reads it, and `operations/send.py` says what is
-           wrong.
+           itself, uncompressed, with nothing wrong, whose fields stand in the order of their numbers, as every encoder
+           writes them, each known and each once. Anything else is no error here: protobuf reads it, and
+           `operations/send.py` says what is wrong.
 Stored     user properties, tag, keys, message id, times, host and trace context as they came; digest, encoding and type
            by the server, and also where and when the message was born, if its producer did not say.
 """
