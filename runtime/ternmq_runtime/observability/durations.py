@@ -20,12 +20,13 @@ def quantile_s(counts: "Sequence[int]", share: float = 0.99) -> float:
     """Return the bound below which that share of the counted durations lies; 0 without any. `counts` as in
     `DurationHistogram`."""
     wanted = sum(counts) * share
-    passed = 0
+    passed, bound_s = 0, 0.0
     for bound_s, count in zip(DURATION_BOUNDS_S, counts, strict=False):
         passed += count
         if passed and passed >= wanted:
             return bound_s
-    return DURATION_BOUNDS_S[-1] if sum(counts) else 0.0
+    # Not the last item of the tuple: mypyc (2.4) takes a Final tuple of floats for one that is not set.
+    return bound_s if sum(counts) else 0.0
 
 
 class DurationHistogram:

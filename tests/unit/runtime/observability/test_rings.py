@@ -1,6 +1,6 @@
 """Figures over the last hours: what a ring says is what was recorded in its slots, and never more than it may hold."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ternmq_common.shard.model import FigureHistory
@@ -86,6 +86,7 @@ def test_processes_are_added_up_where_they_know_something() -> None:
 
 
 @given(st.lists(st.sampled_from([*DURATION_BOUNDS_S, 100.0]), min_size=1, max_size=200), st.sampled_from([0.5, 0.99]))
+@example([100.0], 0.5)  # where all are longer than the last bound, the compiled form failed
 def test_a_quantile_is_the_bound_of_its_value(values: list[float], share: float) -> None:
     durations = DurationHistogram()
     for value in values:
