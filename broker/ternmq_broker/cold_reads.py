@@ -5,7 +5,7 @@ Some wait for the repair of a record that another replica may have whole.
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_broker.store.repairing.damage import AwaitsRepair
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ternmq_broker.store.message_store import MessageStore
 
 T = TypeVar("T")
-REPAIR_PATIENCE_S = 5.0
-_LOOK_S = 0.05
+REPAIR_PATIENCE_S: Final = 5.0
+_LOOK_S: Final = 0.05
 
 
 class NotRepaired(MessagingError):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.background_loop import BackgroundLoop
+from ternmq_common.event_loop.done_result import DoneResult
 from ternmq_common.limits import LITE_TOPICS_MAX
 from ternmq_common.names import lite_name, lite_parent, lite_queue_topic, lite_wait_key
 from ternmq_common.shard.model import DroppedLite, LiteAction, LiteOffset
-from ternmq_common.shard.shard import DoneResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -23,7 +23,7 @@ SERVER_EXTRA_MODULES = frozenset(
 )
 
 COMPILED_HINT = (
-    "in a checkout of TernMQ, run TERNMQ_COMPILE=1 pip install '.[server,uvloop]' (needs a C compiler and Python's "
+    "in a checkout of TernMQ, run TERNMQ_COMPILE=1 pip install '.[server,speedups]' (needs a C compiler and Python's "
     "headers, and takes minutes), or install a wheel of tools/wheels; the images have it"
 )
 """How to get the compiled form, which takes 0.6 of the CPU for a send."""

@@ -7,7 +7,7 @@ ARG PYTHON_IMAGE=python:3.11-slim
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 COPY deploy/docker/environment.sh pyproject.toml ./
-RUN sh environment.sh requirements server uvloop otel && sh environment.sh compiler
+RUN sh environment.sh requirements server speedups otel && sh environment.sh compiler
 COPY deploy/docker/minimal_root.py ./
 RUN python3 minimal_root.py /image && mkdir -m 700 /data
 # What tools/compiled left, if it was there: it is compiled here unless that fits.

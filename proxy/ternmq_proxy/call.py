@@ -1,8 +1,9 @@
 """A call as activities see it, the same for every front."""
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ternmq_common.addresses import DEFAULT_GRPC
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _USUAL_LISTENER = ClientListener(DEFAULT_GRPC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """`remaining_s` is how long the client will wait, None for ever; `peer` is its address as `host:port`; `user` is
     who signed it, "" where nobody has to, and `identity` says by what; `listener`, with the port that is bound, is
     where the call came in; `room` is for the messages that it is answered with. `cancel` ends what waits in a call that

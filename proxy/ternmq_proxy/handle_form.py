@@ -11,11 +11,13 @@ settling a stranger's message. Version 1 had a checksum that anybody could compu
 """
 
 import binascii
-import struct
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
 
+from librt.strings import BytesWriter
+
+from ternmq_common.binary.numbers import read_u16_le, read_u64_le, write_u16_le, write_u64_le
 from ternmq_common.catalog.handle_keys import MAC_BYTES, HandleKeys
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import is_lite_queue, lite_name
@@ -23,8 +25,10 @@ from ternmq_common.shard.receipt_handle import ReceiptHandle
 
 _VERSION: Final = b"2"
 _KIND: Final = b"ternmq receipt"
-_FIELDS: Final = struct.Struct("<HQQQ")
-_FIELDS_BYTES: Final = _FIELDS.size
+_OFFSET_AT: Final = 2
+_GENERATION_AT: Final = 10
+_DEADLINE_AT: Final = 18
+_FIELDS_BYTES: Final = 26
 _MAC_AT: Final = _FIELDS_BYTES + 1
 _PACKED_BYTES: Final = _MAC_AT + MAC_BYTES
 # Packed fields fill base64's characters without a rest, so the broker's name is text of its own behind them.
@@ -72,7 +76,12 @@ class HandleForm:
 
     def encode_handle(self, handle: ReceiptHandle) -> bytes:
         """Encode the handle as ASCII."""
-        fields = _FIELDS.pack(handle.queue_id, handle.queue_offset, handle.generation, handle.deadline_ms)
+        writer = BytesWriter()
+        write_u16_le(writer, handle.queue_id)
+        write_u64_le(writer, handle.queue_offset)
+        write_u64_le(writer, handle.generation)
+        write_u64_le(writer, handle.deadline_ms)
+        fields = writer.getvalue()
         if handle.broker != self._broker:
             broker = handle.broker.encode()
             self._remember_broker(handle.broker, _encode_broker(broker) + self._end, self._belongs + broker)
@@ -96,11 +105,12 @@ class HandleForm:
         broker, bound = self._broker, self._bound
         try:
             packed = binascii.a2b_base64(coded[1:_BROKER_AT].translate(_FROM_URL), strict_mode=True)
-            queue_id, queue_offset, generation, deadline_ms = _FIELDS.unpack_from(packed)
+            queue_id, queue_offset = read_u16_le(packed, 0), read_u64_le(packed, _OFFSET_AT)
+            generation, deadline_ms = read_u64_le(packed, _GENERATION_AT), read_u64_le(packed, _DEADLINE_AT)
             if broker_text != self._broker_text:
                 name = _decode_broker(broker_text, self._end)
                 broker, bound = name.decode(), self._belongs + name
-        except (binascii.Error, struct.error, ValueError):
+        except (binascii.Error, IndexError, ValueError):
             raise _handle_error("it does not parse") from None
         secret = self._accepted.get(packed[_FIELDS_BYTES:_MAC_AT])
         if secret is None:

@@ -20,7 +20,7 @@ def loop_factory(wanted: EventLoop) -> LoopFactory:
         import uvloop
     except ImportError as error:
         raise StartupError(
-            f"the setting loop asks for uvloop, which is not available ({error}): {install_hint('uvloop')}, or choose "
-            "--loop auto"
+            f"the setting loop asks for uvloop, which is not available ({error}): {install_hint('speedups')}, or "
+            "choose --loop auto"
         ) from None
     return uvloop.new_event_loop

@@ -14,7 +14,7 @@ The state in the retry queue is created when a member of the group first asks wh
 anything back. Nothing is lost by a crash: either state is moved only when the other has what it gives up, or later.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.delivery.queue_consumption import QueueConsumption
 from ternmq_common.filters.tag_filter import ALL
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_common.receiving.poll_queues import PollQueues
 
-_BATCH = 256
+_BATCH: Final = 256
 
 
 class RetryHandover:

@@ -8,15 +8,15 @@ A member counts for a while after its last read. A restart forgets resets: a mem
 by then continues from where it was, like a member that was away from the network.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-READER_S = 120.0
+READER_S: Final = 120.0
 """How long a member counts as a reader of a queue after its last pull: clients give up a queue then."""
-RESET_S = 600.0
-QUEUES_MAX = 100_000
+RESET_S: Final = 600.0
+QUEUES_MAX: Final = 100_000
 _QueueKey = tuple[str, str, int]
 """Group, topic, queue id."""
 

@@ -4,7 +4,7 @@ A member counts for `READER_S` after its last pull, or until it leaves. A restar
 pulls. Operators are shown them; nothing else depends on them.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.delivery.offset_resets import READER_S
 from ternmq_common.shard.model import QueueReader
@@ -12,7 +12,7 @@ from ternmq_common.shard.model import QueueReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUEUES_MAX = 100_000
+QUEUES_MAX: Final = 100_000
 _QueueKey = tuple[str, int]
 """Topic, queue id."""
 

@@ -12,13 +12,13 @@ from msgspec import Raw, structs
 from ternmq_broker.server.call_methods import failure_of
 from ternmq_broker.server.members.reported_members import ReportedMembers
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.done_result import DoneResult
 from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.filters.tag_filter import ALL, TagFilter
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.model import group_by_settled_topic
 from ternmq_common.shard.outbox import FrameOutbox
-from ternmq_common.shard.shard import DoneResult
 from ternmq_common.shard.shard_frames import FORM, InvalidFrame
 from ternmq_runtime.observability.tracing import NOTHING
 

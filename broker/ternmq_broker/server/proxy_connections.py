@@ -9,9 +9,9 @@ from ternmq_broker.server.members.departed_members import DepartedMembers
 from ternmq_broker.server.proxy_connection import ANSWERS_BYTES_MAX
 from ternmq_broker.server.registry_sync import LEARNING_TIMING, RegistrySync, SyncTiming
 from ternmq_common.event_loop.background_tasks import BackgroundTasks
+from ternmq_common.event_loop.done_result import DoneResult
 from ternmq_common.process.own_version import own_version
 from ternmq_common.shard.model import MEMBERS_CHANGED, ProxyAnswer
-from ternmq_common.shard.shard import DoneResult
 from ternmq_common.shard.shard_frames import ProxyQuestion
 from ternmq_runtime.observability.tracing import NOTHING
 

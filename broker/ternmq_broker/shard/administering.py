@@ -5,9 +5,9 @@ import functools
 from typing import TYPE_CHECKING
 
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.done_result import DONE, DoneResult
 from ternmq_common.names import retry_topic
 from ternmq_common.shard.model import RETRY_QUEUE_ID, QueueRef
-from ternmq_common.shard.shard import DONE, DoneResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

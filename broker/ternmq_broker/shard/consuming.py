@@ -7,10 +7,10 @@ from ternmq_broker.cold_reads import run_when_read
 from ternmq_broker.consumption.popping import PopBatch
 from ternmq_broker.store.disk.files import WouldBlock
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.done_result import DONE, DoneResult
 from ternmq_common.limits import QUEUES_MAX
 from ternmq_common.names import is_lite_queue, lite_parent
 from ternmq_common.shard.model import DeliveredMessage, PopOrder, SettleOutcome, group_by_settled_topic
-from ternmq_common.shard.shard import DONE, DoneResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

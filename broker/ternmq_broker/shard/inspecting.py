@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ternmq_common.shard.shard import DoneResult
+from ternmq_common.event_loop.done_result import DoneResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

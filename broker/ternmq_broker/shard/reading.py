@@ -1,11 +1,10 @@
 """The broker's reads by offset, and groups' offsets. See `ShardReading`."""
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ternmq_common.shard.model import PulledMessages, QueueRef
-from ternmq_common.shard.shard import DONE, DoneResult
+from ternmq_common.event_loop.done_result import DONE, DoneResult
+from ternmq_common.shard.model import PulledMessages, QueueBounds, QueueRef
 
 if TYPE_CHECKING:
     from ternmq_broker.consumption.consumption import Consumption
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ternmq_common.filters.message_filter import MessageFilter
     from ternmq_common.receiving.output_room import AnswerRoom
     from ternmq_common.receiving.poll_queues import PollQueues
-    from ternmq_common.shard.model import QueueBounds, QueueReaderId
+    from ternmq_common.shard.model import QueueReaderId
     from ternmq_runtime.observability.name_counts import NameCounts
 
 
@@ -82,7 +81,7 @@ class BrokerReading:
             self._readers.note_pull(reader.group, reader.client_id, queue.topic, queue.queue_id)  # it may read a copy
             moved_to = self._resets.follow_reader(reader.group, queue.topic, queue.queue_id, offset)
             if moved_to is not None:
-                bounds = replace(bounds, moved_to=moved_to)
+                bounds = QueueBounds(bounds.minimum, bounds.maximum, bounds.purged_below, moved_to)
         return DoneResult(bounds)
 
     async def offset_at(self, queue: QueueRef, time_ms: int) -> int:

@@ -50,8 +50,11 @@ class RecordReader:
         span = held[-1].log_offset + held[-1].size - start
         window = b""
         if span <= max(_SPAN_FACTOR * sum(location.size for location in held), _BYTES_FOR_A_READ * len(held)):
-            with contextlib.suppress(BadRecord, OSError):
+            # Not `suppress`, which is not compiled.
+            try:
                 window = self._log.read_bytes(start, span, may_block=may_block)
+            except (BadRecord, OSError):
+                window = b""  # each record is read by itself, and reports what is wrong
         return [self._read_record(location, start, window, may_block=may_block) for location in locations]
 
     def _read_record(self, location: MessageLocation, start: int, window: bytes, *, may_block: bool) -> Record | None:

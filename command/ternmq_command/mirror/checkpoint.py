@@ -13,10 +13,10 @@ import json
 import os
 from pathlib import Path
 from typing import IO, Self
-from zlib import crc32
 
 from ternmq_command.mirror.positions import Position, Queue, Run, TargetQueue, TopicPositions
 from ternmq_command.terminal.failures import WrongUsage
+from ternmq_common.binary.checksum import crc32
 
 VERSION = 1
 FILE_BYTES_MAX = 1 << 30

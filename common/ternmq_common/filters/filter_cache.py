@@ -1,16 +1,16 @@
 """Filters from clients' filter expressions, with a cache of compiled SQL92 conditions."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_common.filters.sql_filter import SqlFilter
-from ternmq_common.filters.tag_filter import TagFilter
+from ternmq_common.filters.tag_filter import ALL, TagFilter
 
 if TYPE_CHECKING:
     from ternmq_common.filters.message_filter import FilterText, MessageFilter
 
 # A compiled condition takes about a hundred bytes for each character of its text.
-_CHARACTERS_MAX = 256 * 1024
+_CHARACTERS_MAX: Final = 256 * 1024
 
 
 class FilterCache:
@@ -25,6 +25,8 @@ class FilterCache:
         """Return the compiled filter; ILLEGAL_FILTER_EXPRESSION if the text is invalid."""
         text = written.expression
         if not written.is_sql:
+            if text == "*":
+                return ALL
             return TagFilter.parse_expression(text)
         compiled = self._compiled.get(text)
         if compiled is None:

@@ -1,6 +1,6 @@
 """The hash of a message's tag, by which tag filters find messages without reading them."""
 
-from zlib import crc32
+from ternmq_common.binary.checksum import crc32
 
 
 def tag_hash(tag: str) -> int:

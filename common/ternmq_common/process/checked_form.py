@@ -8,7 +8,8 @@ Nothing of such a file is believed before its checksum is right.
 
 import json
 import re
-from zlib import crc32
+
+from ternmq_common.binary.checksum import crc32
 
 _HEAD = re.compile(rb"TernMQ ([a-z-]+) (\d{1,9}) ([0-9a-f]{8})\n")
 

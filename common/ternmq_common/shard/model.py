@@ -1,13 +1,14 @@
 """Values that pass between the layers: topics, groups, routes, and messages on their way in and out.
 
-Proxy and broker exchange them as they are here (`shard/form.py`). Values that exist for each message are Structs,
-which are created in a seventh of a dataclass's time. A Struct travels as an array: a new field goes to its end, and
-has a default. The fields of a dataclass travel with their names: a new one has a default.
+Proxy and broker exchange them as they are here (`shard/form.py`). Values that exist for each message or call are
+Structs, which are created in a seventh of a dataclass's time. A Struct that is `array_like` travels as an array: a new
+field goes to its end, and has a default. The fields of other Structs, and of dataclasses, travel with their names: a
+new one has a default.
 """
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -274,18 +275,26 @@ class HeldTopic(NamedTuple):
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueueBounds:
+class QueueBounds(Struct, frozen=True, eq=False):
     """The bounds of a queue: offsets from `minimum` up to, not including, `maximum`.
 
     `purged_below` is where the last purge by an operator had it begin, 0 if there was none; None: the broker does not
-    report it. `moved_to` is where the calling reader must continue, since its group was moved; None: where it is.
+    report it. `moved_to` is where the calling reader must continue, since its group was moved; None: where it is. Equal
+    are those with equal offsets.
     """
 
     minimum: Int64
     maximum: Int64
-    purged_below: Int64 | None = field(default=None, compare=False)
-    moved_to: Int64 | None = field(default=None, compare=False)
+    purged_below: Int64 | None = None
+    moved_to: Int64 | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QueueBounds):
+            return NotImplemented
+        return self.minimum == other.minimum and self.maximum == other.maximum
+
+    def __hash__(self) -> int:
+        return hash((self.minimum, self.maximum))
 
 
 RETRY_QUEUE_ID: Final = 0xFFFF
@@ -533,8 +542,7 @@ def group_by_settled_topic(topic: str, deliveries: Sequence[DeliveredMessage]) -
     return {**found}
 
 
-@dataclass(frozen=True, slots=True)
-class QueueReaderId:
+class QueueReaderId(Struct, frozen=True):
     """A member of a group that pulls. `lock_hold_ms` above 0: it locks the queue (`ConsumerGroup`)."""
 
     group: str
@@ -556,8 +564,7 @@ class PullingMember:
     topics: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PulledMessages:
+class PulledMessages(Struct, frozen=True):
     """Messages read by offset, and the offset to read on from."""
 
     messages: list[StoredMessage]

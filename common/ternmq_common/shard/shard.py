@@ -6,8 +6,8 @@ and all brokers of a proxy have in common, since the queue, the handle or the tr
 milliseconds, waits are seconds. The annotations define the encoding (`calls.py`).
 """
 
-from collections.abc import Awaitable, Generator, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, TypeVar
 
 from ternmq_common.catalog.cluster import UnfinishedWork
 from ternmq_common.filters.message_filter import MessageFilter
@@ -46,22 +46,6 @@ from ternmq_common.shard.receipt_handle import ReceiptHandle
 from ternmq_common.shard.transaction_id import TransactionId
 
 T = TypeVar("T")
-
-
-class DoneResult(Generic[T]):
-    """A result that is there already: awaiting it does not wait, and a remote call is answered without a task."""
-
-    __slots__ = ("result",)
-
-    def __init__(self, result: T) -> None:
-        self.result = result
-
-    def __await__(self) -> Generator[Any, None, T]:
-        return self.result
-        yield
-
-
-DONE: Final = DoneResult(None)
 
 
 class MessageSending(Protocol):

@@ -132,6 +132,10 @@ class Catalog:
         """Return the topic if the snapshot has it; without the topics that brokers derive from groups."""
         return self._directory.snapshot.topics.get(name)
 
+    def known_group(self, name: str) -> ConsumerGroup | None:
+        """Return the group if the snapshot has it."""
+        return self._directory.snapshot.groups.get(name)
+
     def has_topic(self, name: str) -> bool:
         """Return whether the snapshot has the topic, or the group that it is derived from."""
         return name in self._known_snapshot.topics or (group_of_derived(name) or "") in self._known_snapshot.groups

@@ -14,10 +14,10 @@ PostgreSQL  has checksums of its own, and processes of an older version write th
 
 import json
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from sqlalchemy import func, select, text, update
 
+from ternmq_common.binary.checksum import crc32
 from ternmq_registry.errors import RegistryDamaged
 from ternmq_registry.tables import (
     GROUPS,

@@ -6,7 +6,7 @@ from typing import Final
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
-from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, HEADER, PREFACE, ErrorCode, Http2Error, SettingId
+from ternmq_rpc.grpc_http2.frames import DEFAULT_FRAME_MAX, PREFACE, ErrorCode, Http2Error, SettingId
 from ternmq_rpc.grpc_http2.headers.header_reader import HeaderReader, HeaderTable
 from ternmq_rpc.grpc_http2.headers.header_rules import MalformedHeaders
 from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
@@ -88,7 +88,7 @@ class ClientMachine(Http2Machine[S]):
         opening = self._openings.get((method, timeout_s)) or self._encode_opening(method, timeout_s)
         size = len(opening) + len(self._block)
         if size <= DEFAULT_FRAME_MAX:
-            head = HEADER.pack(size << 8 | h2.HEADERS, h2.END_HEADERS, number)
+            head = h2.encode_header(h2.HEADERS, size, h2.END_HEADERS, number)
             self._ready.append(head + opening + self._block)
         else:
             self._ready.append(h2.header_frames(number, opening + self._block, DEFAULT_FRAME_MAX, end_stream=False))

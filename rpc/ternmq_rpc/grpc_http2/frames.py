@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from librt.strings import BytesWriter
+
+from ternmq_common.binary.numbers import read_u32_be, write_u32_be
+
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 WINDOW_MAX: Final = 2**31 - 1
 DEFAULT_WINDOW: Final = 65_535
@@ -35,7 +39,8 @@ PADDED: Final = 0x8
 PRIORITIZED: Final = 0x20
 
 HEADER_BYTES: Final = 9
-HEADER: Final = struct.Struct(">IBI")
+_FLAGS_AT: Final = 4
+_STREAM_AT: Final = 5
 _U32: Final = struct.Struct(">I")
 _SETTING: Final = struct.Struct(">HI")
 _GOAWAY: Final = struct.Struct(">II")
@@ -127,7 +132,7 @@ class FrameReader:
             self._data_left -= at
             yield DATA, 0 if self._data_left else self._data_flags, self._data_stream, 0, at
         while end - at >= HEADER_BYTES:
-            size, flags, stream = HEADER.unpack_from(data, at)
+            size, flags, stream = read_u32_be(data, at), data[at + _FLAGS_AT], read_u32_be(data, at + _STREAM_AT)
             kind = size & 0xFF
             size >>= 8
             start = at + HEADER_BYTES
@@ -151,11 +156,28 @@ class FrameReader:
         self._rest += memoryview(data)[at:]
         self._rest_needs = HEADER_BYTES
         if len(self._rest) >= HEADER_BYTES:
-            self._rest_needs += HEADER.unpack_from(self._rest)[0] >> 8
+            self._rest_needs += read_u32_be(bytes(self._rest[:HEADER_BYTES]), 0) >> 8
+
+
+def write_header(writer: BytesWriter, kind: int, size: int, flags: int, stream: int) -> None:
+    """Write the header of a frame with a payload of that size."""
+    write_u32_be(writer, size << 8 | kind)
+    writer.append(flags)
+    write_u32_be(writer, stream)
+
+
+def encode_header(kind: int, size: int, flags: int, stream: int) -> bytes:
+    """Return the header of a frame with a payload of that size."""
+    writer = BytesWriter()
+    write_header(writer, kind, size, flags, stream)
+    return writer.getvalue()
 
 
 def encode_frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return HEADER.pack(len(payload) << 8 | kind, flags, stream) + payload
+    writer = BytesWriter()
+    write_header(writer, kind, len(payload), flags, stream)
+    writer.write(payload)
+    return writer.getvalue()
 
 
 def settings_frame(values: dict[SettingId, int]) -> bytes:

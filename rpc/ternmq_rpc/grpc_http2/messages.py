@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
+from ternmq_common.binary.numbers import read_u32_be
+
 PREFIX: Final = struct.Struct(">BI")
-PREFIX_BYTES: Final = PREFIX.size
+PREFIX_BYTES: Final = 5
+assert PREFIX.size == PREFIX_BYTES
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
@@ -116,7 +119,7 @@ class MessageReader:
         if self.partial:
             start = self._continue_message(data, start, stop)
         while stop - start >= PREFIX_BYTES:
-            compressed, length = PREFIX.unpack_from(data, start)
+            compressed, length = data[start], read_u32_be(data, start + 1)
             if compressed or length > self._message_max:
                 self._refuse_message(compressed, length)
             body = start + PREFIX_BYTES

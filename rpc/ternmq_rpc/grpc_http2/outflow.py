@@ -7,25 +7,28 @@ Order     bytes of one stream are sent in the order in which they were written, 
 Cost      a stream without a window is in no queue, so that waiting costs nothing.
 """
 
-import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from librt.strings import BytesWriter
+
+from ternmq_common.binary.numbers import write_u32_be
 from ternmq_rpc.grpc_http2.frames import (
     DATA,
     DEFAULT_FRAME_MAX,
     DEFAULT_WINDOW,
-    HEADER,
     WINDOW_MAX,
     ErrorCode,
     Http2Error,
+    encode_header,
+    write_header,
 )
 from ternmq_rpc.grpc_http2.messages import PREFIX, PREFIX_BYTES
 from ternmq_rpc.serving.budgets import BudgetLedger
 
-# Frame header and message prefix in one.
-_MESSAGE_HEAD: Final = struct.Struct(">IBIBI")
+# A writer copies what it gets twice.
+_COPIED_BYTES_MAX: Final = 4096
 
 
 class OutStream:
@@ -61,7 +64,7 @@ class OutStream:
         assert self._pieces is not None
         self.out_window -= size
         self.out_bytes -= size
-        buffers.append(HEADER.pack(size << 8 | DATA, 0, self.number))
+        buffers.append(encode_header(DATA, size, 0, self.number))
         while size:
             piece = self._pieces.popleft()
             if len(piece) > size:
@@ -116,9 +119,15 @@ class SendQueue:
             return None
         out.out_window -= size
         self.window -= size
-        if count == 1:
-            return _MESSAGE_HEAD.pack(size << 8, flags, out.number, 0, size - PREFIX_BYTES) + messages[0]
-        pieces = [HEADER.pack(size << 8, flags, out.number)]
+        writer = BytesWriter()
+        write_header(writer, DATA, size, flags, out.number)
+        if size <= _COPIED_BYTES_MAX:
+            for message in messages:
+                writer.append(0)
+                write_u32_be(writer, len(message))
+                writer.write(message)
+            return writer.getvalue()
+        pieces = [writer.getvalue()]
         for message in messages:
             pieces += (PREFIX.pack(0, len(message)), message)
         return b"".join(pieces)

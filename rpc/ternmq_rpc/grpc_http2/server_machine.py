@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from ternmq_rpc.grpc_http2 import frames as h2
 from ternmq_rpc.grpc_http2.events import EventKind
-from ternmq_rpc.grpc_http2.frames import HEADER, PREFACE, ErrorCode, Http2Error, SettingId
+from ternmq_rpc.grpc_http2.frames import PREFACE, ErrorCode, Http2Error, SettingId
 from ternmq_rpc.grpc_http2.headers.header_reader import HeaderReader, HeaderTable
 from ternmq_rpc.grpc_http2.headers.header_rules import MalformedHeaders, check_request, check_trailers
 from ternmq_rpc.grpc_http2.headers.literal_headers import literal_block
@@ -356,7 +356,7 @@ class ServerMachine(Http2Machine[S]):
             self._table_update = b""
         if len(block) > self._outflow.frame_max:
             return h2.header_frames(number, block, self._outflow.frame_max, end_stream=bool(flags))
-        return HEADER.pack(len(block) << 8 | h2.HEADERS, flags | h2.END_HEADERS, number) + block
+        return h2.encode_frame(h2.HEADERS, flags | h2.END_HEADERS, number, block)
 
 
 def _add_fields(block: bytes, fields: Fields) -> bytes:

@@ -4,8 +4,11 @@ Frame     length u32 | serialization u8 | header length u24 | header | body; big
           `length` counts all that follows it. A frame without a body and one with an empty body are the same bytes.
 """
 
-import struct
 from typing import Final
+
+from librt.strings import BytesWriter
+
+from ternmq_common.binary.numbers import read_u32_be, write_u32_be
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 # 32,767 bytes of properties take six times as many as JSON escapes, and the other fields are short.
@@ -13,9 +16,11 @@ HEADER_BYTES_MAX: Final = 512 * 1024
 JSON: Final = 0
 BINARY: Final = 1
 
-_PREFIX: Final = struct.Struct(">II")
+_PREFIX_BYTES: Final = 8
 _LENGTH_BYTES: Final = 4
 _HEADER_LENGTH_MASK: Final = 0xFF_FFFF
+# A writer copies what it gets twice.
+_COPIED_BYTES_MAX: Final = 4096
 
 
 class RemotingError(Exception):
@@ -56,14 +61,14 @@ class FrameReader:
             at = self._complete_frame(data, frames)
             if self._rest:
                 return frames
-        while end - at >= _PREFIX.size:
-            length, form = _PREFIX.unpack_from(data, at)
-            body_start = at + _PREFIX.size + self._check_lengths(length, form & _HEADER_LENGTH_MASK)
+        while end - at >= _PREFIX_BYTES:
+            length, form = read_u32_be(data, at), read_u32_be(data, at + _LENGTH_BYTES)
+            body_start = at + _PREFIX_BYTES + self._check_lengths(length, form & _HEADER_LENGTH_MASK)
             stop = at + _LENGTH_BYTES + length
             if stop > end:
                 self._frame_bytes = stop - at
                 break
-            frames.append((form >> 24, data[at + _PREFIX.size : body_start], data[body_start:stop]))
+            frames.append((form >> 24, data[at + _PREFIX_BYTES : body_start], data[body_start:stop]))
             at = stop
         if at < end:
             self._rest += memoryview(data)[at:]
@@ -76,19 +81,20 @@ class FrameReader:
         """
         rest, taken = self._rest, 0
         if not self._frame_bytes:
-            taken = _PREFIX.size - len(rest)
+            taken = _PREFIX_BYTES - len(rest)
             rest += data[:taken]
-            if len(rest) < _PREFIX.size:
+            if len(rest) < _PREFIX_BYTES:
                 return len(data)
-            length, form = _PREFIX.unpack_from(rest)
+            begin = bytes(rest)
+            length, form = read_u32_be(begin, 0), read_u32_be(begin, _LENGTH_BYTES)
             self._check_lengths(length, form & _HEADER_LENGTH_MASK)
             self._frame_bytes = _LENGTH_BYTES + length
         missing = self._frame_bytes - len(rest)
         rest += memoryview(data)[taken : taken + missing]
         if len(rest) == self._frame_bytes:
-            _, form = _PREFIX.unpack_from(rest)
-            whole, body_start = memoryview(rest), _PREFIX.size + (form & _HEADER_LENGTH_MASK)
-            frames.append((form >> 24, bytes(whole[_PREFIX.size : body_start]), bytes(whole[body_start:])))
+            form = read_u32_be(bytes(rest[:_PREFIX_BYTES]), _LENGTH_BYTES)
+            whole, body_start = memoryview(rest), _PREFIX_BYTES + (form & _HEADER_LENGTH_MASK)
+            frames.append((form >> 24, bytes(whole[_PREFIX_BYTES:body_start]), bytes(whole[body_start:])))
             self._rest = bytearray()
             self._frame_bytes = 0
         return taken + missing
@@ -106,5 +112,11 @@ class FrameReader:
 def join_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
     """Return the bytes of a frame."""
     header_length = len(header)
-    prefix = _PREFIX.pack(_LENGTH_BYTES + header_length + len(body), serialization << 24 | header_length)
-    return b"".join((prefix, header, body)) if body else prefix + header
+    writer = BytesWriter()
+    write_u32_be(writer, _LENGTH_BYTES + header_length + len(body))
+    write_u32_be(writer, serialization << 24 | header_length)
+    writer.write(header)
+    if len(body) > _COPIED_BYTES_MAX:
+        return b"".join((writer.getvalue(), body))
+    writer.write(body)
+    return writer.getvalue()

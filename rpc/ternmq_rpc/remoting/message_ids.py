@@ -8,6 +8,8 @@ import struct
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+
 _PLACE: Final = struct.Struct(">iq")
 _ID_BYTES: Final = (16, 28)
 _PORT_MAX: Final = 65535
@@ -55,7 +57,11 @@ def render_host(host: Host) -> str:
 
 def encode_offset_id(host: Host, number: int) -> str:
     """Return the id of the message at that place; `number` has 64 bits."""
-    return (host.address + _PLACE.pack(host.port, number)).hex().upper()
+    writer = BytesWriter()
+    writer.write(host.address)
+    write_i32_be(writer, host.port)
+    write_i64_be(writer, number)
+    return writer.getvalue().hex().upper()
 
 
 def decode_offset_id(text: str) -> tuple[Host, int]:

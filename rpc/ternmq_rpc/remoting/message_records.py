@@ -12,8 +12,11 @@ Batch       size i32 | magic i32 | CRC-32 i32 | flag i32 | body length i32 | bod
 
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
-from zlib import crc32
 
+from librt.strings import read_i32_be
+
+from ternmq_common.binary.checksum import crc32
+from ternmq_common.binary.numbers import read_u16_be, read_u32_be
 from ternmq_rpc.remoting.message_ids import IPV4_BYTES, IPV6_BYTES, UNKNOWN_HOST, Host
 
 if TYPE_CHECKING:
@@ -31,7 +34,12 @@ _TIME: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
 _AFTER_HOSTS: Final = struct.Struct(">iqi")
 _SHORT: Final = struct.Struct(">H")
+_SHORT_BYTES: Final = 2
 _PART_HEAD: Final = struct.Struct(">iiiii")
+_PART_HEAD_BYTES: Final = 20
+_PART_FLAG_AT: Final = 12
+_PART_LENGTH_AT: Final = 16
+assert _PART_HEAD.size == _PART_HEAD_BYTES
 _CRC_MASK: Final = 0x7FFF_FFFF
 
 
@@ -172,13 +180,14 @@ def decode_batch(data: bytes, *, parts_max: int) -> list[tuple[int, bytes, str]]
             if len(parts) == parts_max:
                 raise InvalidRecord(f"the batch has more than {parts_max} messages")
             start = at
-            size, _, _, flag, body_length = _PART_HEAD.unpack_from(data, at)
-            body, at = _read_bytes(data, at + _PART_HEAD.size, body_length)
-            properties, at = _read_bytes(data, at + _SHORT.size, _SHORT.unpack_from(data, at)[0])
+            size = read_u32_be(data, at)
+            flag: int = read_i32_be(data, at + _PART_FLAG_AT)
+            body, at = _read_bytes(data, at + _PART_HEAD_BYTES, read_u32_be(data, at + _PART_LENGTH_AT))
+            properties, at = _read_bytes(data, at + _SHORT_BYTES, read_u16_be(data, at))
             if at != start + size:
                 raise InvalidRecord(f"message {len(parts)} of the batch has {at - start} bytes, and says {size}")
             parts.append((flag, body, properties.decode()))
-    except (struct.error, UnicodeDecodeError) as error:
+    except (IndexError, UnicodeDecodeError) as error:
         raise InvalidRecord(f"message {len(parts)} of the batch is cut off or no text: {error}") from error
     return parts
 

@@ -11,13 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
+from ternmq_common.event_loop.done_result import DONE, DoneResult
 from ternmq_common.filters.message_filter import MessageFilter
 from ternmq_common.filters.tag_filter import ALL
 from ternmq_common.shard import shard_frames
 from ternmq_common.shard.calls import CALLS, RULES, ShardCall, Values, find_method
-from ternmq_common.shard.model import OrphanedTransaction, PopOrder, PullingMember, QueueBounds, QueueReaderId, QueueRef
+from ternmq_common.shard.model import (
+    OrphanedTransaction,
+    PopOrder,
+    PulledMessages,
+    PullingMember,
+    QueueBounds,
+    QueueReaderId,
+    QueueRef,
+)
 from ternmq_common.shard.remote_shard import RemoteShard
-from ternmq_common.shard.shard import DONE, PROTOCOLS, DoneResult
+from ternmq_common.shard.shard import PROTOCOLS
 from ternmq_common.shard.shard_frames import (
     FramePiece,
     InvalidFrame,
@@ -185,12 +194,13 @@ def test_a_piece_of_another_version_is_read_as_far_as_it_is_known() -> None:
 
 
 def test_what_travels_can_grow() -> None:
-    """A Struct as an array and a dataclass as a map can have fields more; a NamedTuple is what it is."""
+    """A Struct as an array, and others and dataclasses as maps, can have fields more; a NamedTuple is what it is."""
     assert issubclass(QueueRef, Struct)
     for call in CALLS.values():
         for kind in kinds_in(tuple(hints_of(call).values())):
             if issubclass(kind, Struct):
-                assert kind.__struct_config__.array_like, kind
+                assert kind.__struct_config__.array_like or kind in {PulledMessages, QueueBounds, QueueReaderId}, kind
+                assert not kind.__struct_config__.forbid_unknown_fields, kind
             elif issubclass(kind, tuple):
                 assert kind.__name__ in {"ReceiptHandle", "RecallHandle", "TransactionId"}, kind
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec import structs
 
 from ternmq_common.access.actions import AccessAction
 from ternmq_common.access.resources import AccessResource
@@ -91,7 +92,7 @@ class Users:
         self.access = AccessControl(lambda: self.snapshot, cast("RequestAuthentication", known), self.log)
         self.services = replace(stack.services, access=self.access)
         identity = cast("UserIdentity", SimpleNamespace(user="one"))
-        self.call = replace(CALL, user="one", identity=identity)
+        self.call = structs.replace(CALL, user="one", identity=identity)
 
     def allow(self, *rights: str) -> None:
         policies = [
@@ -104,7 +105,7 @@ class Users:
         task = asyncio.current_task()
         assert task is not None
         request = ReceiveRequest(group=GROUP, topic=TOPIC, batch=1, invisible_ms=60_000, poll_s=60.0)
-        await receive_messages(request, replace(self.call, cancel=task.cancel), self.services)
+        await receive_messages(request, structs.replace(self.call, cancel=task.cancel), self.services)
 
     def audit_log(self) -> list[tuple[str, str, bool]]:
         """Calls and resources, and whether they were allowed."""

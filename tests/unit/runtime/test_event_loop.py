@@ -35,5 +35,5 @@ def test_asyncio_is_taken_where_uvloop_is_not_installed() -> None:
 
 @pytest.mark.usefixtures("without_uvloop")
 def test_who_asks_for_uvloop_without_having_it_is_told_what_to_do() -> None:
-    with pytest.raises(StartupError, match=r"loop asks for uvloop.*pip install '\.\[uvloop\]'"):
+    with pytest.raises(StartupError, match=r"loop asks for uvloop.*pip install '\.\[speedups\]'"):
         loop_factory(EventLoop.UVLOOP)

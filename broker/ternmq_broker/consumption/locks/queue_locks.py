@@ -6,7 +6,7 @@ end of its queue counts as active.
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.consumption.locks.client_locks import HeldLock
 from ternmq_broker.delivery.queue_lock import QueueLock, ReadGrant
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import QueueReaderId, QueueRef
 
 # A reader that waits in a call is noted as active so many times within the time after which it would lose its lock.
-_SEEN_PER_HOLD = 3
+_SEEN_PER_HOLD: Final = 3
 
 
 @dataclass(slots=True, eq=False)

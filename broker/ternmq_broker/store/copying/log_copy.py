@@ -12,11 +12,11 @@ import bisect
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 from ternmq_broker.store.log.commit_log import PlacedRecord
 from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC_BYTES, BadRecord, RecordKind
 from ternmq_broker.store.replaying.plain_records import PlainRecords
+from ternmq_common.binary.checksum import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

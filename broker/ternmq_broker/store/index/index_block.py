@@ -22,11 +22,11 @@ import struct
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
-from zlib import crc32
 
 from ternmq_broker.store.index import key_table
 from ternmq_broker.store.index.key_sort import to_little_endian
 from ternmq_broker.store.index.key_table import KeysInLogOrder, SortedKeys, do_not_pause
+from ternmq_common.binary.checksum import crc32
 from ternmq_common.names import LITE_PREFIX, lite_parent
 
 if TYPE_CHECKING:

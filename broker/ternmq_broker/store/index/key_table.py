@@ -17,9 +17,9 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 from ternmq_broker.store.index.key_sort import sort_keys
+from ternmq_common.binary.checksum import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,6 @@ import logging
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 from ternmq_broker.store.disk.detached_files import DetachedFiles
 from ternmq_broker.store.disk.files import Folder, StoreFile
@@ -31,6 +30,7 @@ from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
 from ternmq_broker.store.interpreter_yield import yield_interpreter
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.operations.unacknowledged_changes import UnacknowledgedChanges
+from ternmq_common.binary.checksum import crc32
 from ternmq_common.names import is_lite_queue, lite_parent
 from ternmq_common.shard.model import HeldTopic
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
-from zlib import crc32
+
+from ternmq_common.binary.checksum import crc32
 
 _DIGITS: Final = 8
 _JSON_AT: Final = 2 * _DIGITS + 1

@@ -6,7 +6,8 @@ sync, since they are true before they are written.
 
 import struct
 from typing import TYPE_CHECKING
-from zlib import crc32
+
+from ternmq_common.binary.checksum import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

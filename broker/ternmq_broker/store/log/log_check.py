@@ -2,10 +2,10 @@
 
 import errno
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 from ternmq_broker.store.log.head_search import HeadSearch
 from ternmq_broker.store.log.record import HEADER_BYTES, BadContent, BadRecord, decode_head
+from ternmq_common.binary.checksum import crc32
 
 if TYPE_CHECKING:
     from ternmq_broker.store.copying.log_copy import AcceptedRanges

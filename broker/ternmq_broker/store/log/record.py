@@ -36,14 +36,24 @@ import enum
 import struct
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-from zlib import crc32
+
+from librt.strings import BytesWriter
+
+from ternmq_common.binary.checksum import crc32
+from ternmq_common.binary.numbers import (
+    read_u16_le,
+    read_u32_le,
+    read_u64_le,
+    write_u16_le,
+    write_u32_le,
+    write_u64_le,
+)
 
 MAGIC: Final = 0x4D54
 VERSION: Final = 2
 _HEAD: Final = struct.Struct("<HBBIQQQQIIHHII")
 _CHECK: Final = struct.Struct("<I")
-_WHOLE_HEAD: Final = struct.Struct(_HEAD.format + "I")
-_HEAD_BYTES: Final = _HEAD.size
+_HEAD_BYTES: Final = 60
 _ORIGIN: Final = struct.Struct("<QQ")
 _LENGTH: Final = struct.Struct("<H")
 _REFERENCE: Final = struct.Struct("<QI")
@@ -51,11 +61,22 @@ _FLAG_ORIGIN: Final = 1
 _FLAG_SENDER: Final = 2
 _FLAG_REFERENCE: Final = 4
 _FLAGS: Final = _FLAG_ORIGIN | _FLAG_SENDER | _FLAG_REFERENCE
+_SIZE_AT: Final = 4
 LOG_OFFSET_AT: Final = 8
 """The position of the log offset in a header."""
-HEADER_BYTES: Final = _HEAD.size + _CHECK.size
-assert HEADER_BYTES == 64
+_QUEUE_OFFSET_AT: Final = 24
+_STORED_MS_AT: Final = 32
+_QUEUE_ID_AT: Final = 40
+_TAG_HASH_AT: Final = 44
+_TOPIC_BYTES_AT: Final = 48
+_FLAGS_AT: Final = 50
+_SYSTEM_BYTES_AT: Final = 52
+_CONTENT_CHECK_AT: Final = 56
+HEADER_BYTES: Final = 64
+assert (_HEAD.size, _CHECK.size) == (_HEAD_BYTES, HEADER_BYTES - _HEAD_BYTES)
 MAGIC_BYTES: Final = struct.pack("<HB", MAGIC, VERSION)
+_MAGIC_NUMBER: Final = VERSION << 16 | MAGIC
+_MAGIC_BITS: Final = 24
 
 
 class RecordKind(enum.IntEnum):
@@ -237,24 +258,24 @@ def encode_record(record: UnplacedRecord, log_offset: int, durable_to: int, key:
         content_check = crc32(content[0])
     else:
         content_check = crc32(rest, crc32(system, crc32(begin)))
-    head = _HEAD.pack(
-        MAGIC,
-        VERSION,
-        kind,
-        HEADER_BYTES + len(begin) + len(system) + len(rest),
-        log_offset,
-        durable_to,
-        queue_offset,
-        stored_ms,
-        queue_id,
-        tag_hash,
-        topic_bytes,
-        flags,
-        len(system),
-        content_check,
-    )
-    check = (crc32(head) ^ key).to_bytes(4, "little")
-    return (b"".join((head, check, *content)),) if is_small else (head + check, *content)
+    writer = BytesWriter()
+    write_u32_le(writer, kind << _MAGIC_BITS | _MAGIC_NUMBER)
+    write_u32_le(writer, HEADER_BYTES + len(begin) + len(system) + len(rest))
+    write_u64_le(writer, log_offset)
+    write_u64_le(writer, durable_to)
+    write_u64_le(writer, queue_offset)
+    write_u64_le(writer, stored_ms)
+    write_u32_le(writer, queue_id)
+    write_u32_le(writer, tag_hash)
+    write_u16_le(writer, topic_bytes)
+    write_u16_le(writer, flags)
+    write_u32_le(writer, len(system))
+    write_u32_le(writer, content_check)
+    write_u32_le(writer, crc32(writer.getvalue()) ^ key)
+    if is_small:
+        writer.write(content[0])
+        return (writer.getvalue(),)
+    return (writer.getvalue(), *content)
 
 
 def _encode_extras(record: Record) -> tuple[int, bytes]:
@@ -296,45 +317,40 @@ def decode_record(data: bytes, log_offset: int, key: int) -> Record:
     if len(data) < HEADER_BYTES:
         raise BadRecord(f"{len(data)} bytes are less than a header")
     # The hot path: one test covers everything, and a second, slower look finds out what is wrong.
-    (
-        magic,
-        version,
-        kind,
-        size,
-        place,
-        _,
-        queue_offset,
-        stored_ms,
-        queue_id,
-        tag_hash,
-        topic_bytes,
-        flags,
-        system_bytes,
-        content_check,
-        check,
-    ) = _WHOLE_HEAD.unpack_from(data)
+    begin, flags = read_u32_le(data, 0), read_u16_le(data, _FLAGS_AT)
+    kind = begin >> _MAGIC_BITS
     if (
-        magic != MAGIC
-        or version != VERSION
-        or check != crc32(data[:_HEAD_BYTES]) ^ key
-        or place != log_offset
+        begin & 0xFF_FFFF != _MAGIC_NUMBER
+        or read_u32_le(data, _HEAD_BYTES) != crc32(data[:_HEAD_BYTES]) ^ key
+        or read_u64_le(data, LOG_OFFSET_AT) != log_offset
         or flags & ~_FLAGS
         or kind not in KINDS
     ):
         decode_head(data, log_offset, key)
         raise AssertionError("the header is whole")
+    size = read_u32_le(data, _SIZE_AT)
     if size != len(data):
         raise BadContent(f"is {size} bytes by its header, {len(data)} are there", size)
     if flags:
-        return _decode_flagged(data, decode_head(data, log_offset, key), place)
-    topic_end = HEADER_BYTES + topic_bytes
-    rest_start = topic_end + system_bytes
+        return _decode_flagged(data, decode_head(data, log_offset, key), log_offset)
+    topic_end = HEADER_BYTES + read_u16_le(data, _TOPIC_BYTES_AT)
+    rest_start = topic_end + read_u32_le(data, _SYSTEM_BYTES_AT)
     topic, system, rest = data[HEADER_BYTES:topic_end], data[topic_end:rest_start], data[rest_start:]
     is_small = len(rest) <= _COPIED_BYTES_MAX
-    if content_check != (crc32(data[HEADER_BYTES:]) if is_small else crc32(rest, crc32(system, crc32(topic)))):
+    check = crc32(data[HEADER_BYTES:]) if is_small else crc32(rest, crc32(system, crc32(topic)))
+    if read_u32_le(data, _CONTENT_CHECK_AT) != check:
         raise BadContent(_MISFIT, size)
-    record = Record(KINDS[kind], topic.decode(), queue_id, queue_offset, stored_ms, tag_hash, system, rest)
-    record.log_offset = place
+    record = Record(
+        KINDS[kind],
+        topic.decode(),
+        read_u32_le(data, _QUEUE_ID_AT),
+        read_u64_le(data, _QUEUE_OFFSET_AT),
+        read_u64_le(data, _STORED_MS_AT),
+        read_u32_le(data, _TAG_HASH_AT),
+        system,
+        rest,
+    )
+    record.log_offset = log_offset
     return record
 
 

@@ -20,9 +20,9 @@ they were durable when it was written.
 """
 
 import struct
-from zlib import crc32
 
 from ternmq_broker.store.log.record import KINDS, MAGIC, BadRecord, Record, RecordHead, RecordOrigin
+from ternmq_common.binary.checksum import crc32
 
 VERSION = 1
 _IDENTITY = struct.Struct("<HBBI")

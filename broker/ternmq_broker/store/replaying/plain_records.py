@@ -7,10 +7,10 @@ first that is not ends the run, and the caller processes it. The work for each r
 
 import struct
 from typing import TYPE_CHECKING, Final, Protocol
-from zlib import crc32
 
 from ternmq_broker.store.index.index_block import key_prefix_hash
 from ternmq_broker.store.log.record import HEADER_BYTES, MAGIC, VERSION, RecordKind
+from ternmq_common.binary.checksum import crc32
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple, Self
-from zlib import crc32
+
+from ternmq_common.binary.checksum import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,6 @@ import struct
 from array import array
 from itertools import chain
 from typing import TYPE_CHECKING, Self
-from zlib import crc32
 
 from ternmq_broker.store.timers.timer_run import (
     BLOCK_ENTRIES,
@@ -18,6 +17,7 @@ from ternmq_broker.store.timers.timer_run import (
     TimerRun,
     in_machine_order,
 )
+from ternmq_common.binary.checksum import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

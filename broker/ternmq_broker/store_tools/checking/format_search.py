@@ -8,11 +8,11 @@ Layout 1    Its records come first; their end is found in the same way.
 
 from collections import Counter
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from ternmq_broker.store.log import record, record_layout_1
 from ternmq_broker.store.log.record import LOG_OFFSET_AT, BadRecord
 from ternmq_broker.store.store_format import StoreFormat
+from ternmq_common.binary.checksum import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

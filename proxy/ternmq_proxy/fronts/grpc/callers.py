@@ -1,7 +1,8 @@
 """Identifies the client and user of each call, from its headers and connection."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from ternmq_common.printable import find_name_problem
 from ternmq_proxy.access.control import AUTHORIZATION, DATE

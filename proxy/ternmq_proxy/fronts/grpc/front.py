@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
+from msgspec import structs
 
 from ternmq_common.errors import ErrorCode, MessagingError, StartupError
 from ternmq_common.server_settings import ClientListener
@@ -371,7 +372,7 @@ class GrpcFront:
                     await served.finish_answer(refusal.SerializeToString())
                     return
                 measured.code = CUT
-                client_call = replace(
+                client_call = structs.replace(
                     client_call, room=served.open_answer_room(), cancel=functools.partial(cancel_call, served)
                 )
                 delivery = self._deliveries.start_delivery(served, client_call, measured)

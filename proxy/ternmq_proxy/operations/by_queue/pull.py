@@ -13,8 +13,9 @@ from ternmq_common.filters.message_filter import FilterText
 from ternmq_common.limits import PULL_BATCH_MAX
 from ternmq_common.shard.model import QueueReaderId, QueueRef, StoredMessage
 from ternmq_proxy.operations.by_queue.group_ways import require_offsets
-from ternmq_proxy.operations.by_queue.queues import find_queue
+from ternmq_proxy.operations.by_queue.queues import find_used_topic
 from ternmq_proxy.operations.group_creation import may_create_group
+from ternmq_proxy.operations.message_queues import find_queue_of
 from ternmq_proxy.operations.rights import needs_of_consumer
 from ternmq_proxy.processors.sending.placement import check_readable
 from ternmq_proxy.quotas.receiving import take_within
@@ -96,14 +97,18 @@ async def pull_from_queue(request: QueuePull, call: "Call", services: "Services"
 
 async def ensure_pulling_group(name: str, call: "Call", services: "Services") -> "ConsumerGroup":
     """Return the group of a client that pulls; create it if that is allowed."""
+    known = services.catalog.known_group(name)
+    if known is not None:
+        return known
     return await services.catalog.ensure_group(name, may_create=may_create_group(call, name, services))
 
 
 async def _pull_from_queue(request: QueuePull, call: "Call", services: "Services") -> QueuePullResult:
     group = await ensure_pulling_group(request.group, call, services)
     require_offsets(group)
-    queue = await find_queue(request.queue, services)
-    check_readable(services.catalog.find_topic(queue.topic))
+    topic = await find_used_topic(request.queue.topic, services)
+    queue = find_queue_of(topic, request.queue, services)
+    check_readable(topic)
     reader = QueueReaderId(group.name, call.require_client(), group.queue_lock_hold_ms)
     reading = services.messages.reading
     bounds = await reading.bounds(queue, reader=reader, offset=request.offset)

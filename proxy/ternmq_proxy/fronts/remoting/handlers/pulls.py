@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from ternmq_common.filters.message_filter import ALL_TEXT
 from ternmq_common.shard.model import QueueRef
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
 from ternmq_proxy.fronts.remoting.heartbeats import filter_of
@@ -19,8 +20,8 @@ COMMIT_OFFSET: Final = 1
 MAY_WAIT: Final = 2
 HAS_SUBSCRIPTION: Final = 4
 _DEFAULT_BATCH: Final = 32
+_FOUND: Final = (ResponseCode.SUCCESS, "FOUND")
 _CODES: Final = {
-    AnswerKind.FOUND: (ResponseCode.SUCCESS, "FOUND"),
     AnswerKind.NOTHING_NEW: (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
     AnswerKind.FILTERED: (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
     AnswerKind.OFFSET_MOVED: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
@@ -53,7 +54,8 @@ async def _find_filter(group: str, topic: str, flags: int, context: "RemotingCal
     """Return the filter of the request, or else that of the group's heartbeats."""
     command = context.command
     if flags & HAS_SUBSCRIPTION:
-        return filter_of(command.get_text("subscription", ""), command.get_text("expressionType", ""))
+        expression, kind = command.get_text("subscription", ""), command.get_text("expressionType", "")
+        return ALL_TEXT if expression == "*" and kind == "TAG" else filter_of(expression, kind)
     subscriptions = await context.memberships.find_subscriptions(group)
     known = None if subscriptions is None else subscriptions.get(topic)
     if known is None:
@@ -67,10 +69,10 @@ async def _find_filter(group: str, topic: str, flags: int, context: "RemotingCal
 
 
 def _answer_pulled(result: "QueuePullResult", context: "RemotingCall") -> Command:
-    code, remark = _CODES[result.kind]
-    encode = context.client.record_maker.encode_message
-    body = b"".join([encode(message) for message in result.messages])
-    count_sent_bytes(result.meters, len(body), context.services.quotas.now())
+    code, remark = _FOUND if result.kind is AnswerKind.FOUND else _CODES[result.kind]
+    body = context.client.record_maker.encode_messages(result.messages)
+    if result.meters:
+        count_sent_bytes(result.meters, len(body), context.services.quotas.now())
     return Command(
         code,
         remark=remark,

@@ -7,10 +7,11 @@ Numbers of places   a record's log offset names the broker too: 5 bits of its na
 import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
-from zlib import crc32
 
 from google.protobuf.unknown_fields import UnknownFieldSet
+from librt.strings import BytesWriter
 
+from ternmq_common.binary.checksum import crc32
 from ternmq_common.shard.hidden_fields import HIDDEN_TAG, NOTHING_HIDDEN, HiddenFields, read_hidden
 from ternmq_common.shard.property_text import write_properties
 from ternmq_protos.v2 import definition_pb2
@@ -93,12 +94,18 @@ class RecordMaker:
     def encode_message(self, stored: "StoredMessage", *, topic: str | None = None, system_flag: int = 0) -> bytes:
         """Return the record of a stored message, under another topic if one is given; `system_flag` adds bits."""
         if topic is None and not system_flag:
-            if self._ordinary is None:
-                self._ordinary = OrdinaryRecords(self._store_host, self._cluster, number_of_place)
-            record = self._ordinary.encode_message(stored)
-            if record is not None:
-                return record
+            return self.encode_messages([stored])
         return encode_record(self.make_record(stored, topic=topic, system_flag=system_flag))
+
+    def encode_messages(self, messages: "Sequence[StoredMessage]") -> bytes:
+        """Return the records of stored messages, one after the other."""
+        if self._ordinary is None:
+            self._ordinary = OrdinaryRecords(self._store_host, self._cluster, number_of_place)
+        ordinary, writer = self._ordinary, BytesWriter()
+        for stored in messages:
+            if not ordinary.write_message(writer, stored):
+                writer.write(encode_record(self.make_record(stored)))
+        return writer.getvalue()
 
     def encode_popped(self, delivery: "DeliveredMessage", topic: str, checkpoint: str) -> bytes:
         """Return the record of a message that was popped, under that topic, with the checkpoint by which its client

@@ -5,10 +5,16 @@ Ordinary   are NORMAL messages, uncompressed, with nothing hidden and without tr
            stored form by protobuf; the record is the same but for the order of user properties.
 """
 
-import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
-from zlib import crc32
+from typing import TYPE_CHECKING, Final
 
+from ternmq_common.binary.checksum import crc32
+from ternmq_common.binary.numbers import (
+    replace_u16_be,
+    replace_u32_be,
+    write_u16_be,
+    write_u32_be,
+    write_u64_be,
+)
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.remoting.messages import property_names as names
@@ -25,18 +31,12 @@ from ternmq_rpc.remoting.message_records import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from librt.strings import BytesWriter
+
     from ternmq_common.shard.model import StoredMessage
 
-# The parts of a record (`message_records.py`).
-_HEAD: Final = struct.Struct(">iIiiiqqiq")
-_PORT: Final = struct.Struct(">i")
-_TIME: Final = struct.Struct(">q")
-_AFTER_HOSTS: Final = struct.Struct(">iqi")
-_SHORT: Final = struct.Struct(">H")
-# All of these at once, with hosts of IPv4.
-_IPV4_START: Final = struct.Struct(">iIiiiqqiq8sq8siqi")
-_FIXED_BYTES: Final = _HEAD.size + _TIME.size + _AFTER_HOSTS.size + _SHORT.size
 _CRC_MASK: Final = 0x7FFF_FFFF
+_LENGTH_BYTES: Final = 2
 _HOSTS_MAX: Final = 1000
 # The stored form, in the order of its fields (`stored_form.py`).
 _USER_PROPERTIES: Final = 0x12
@@ -55,29 +55,28 @@ _IDENTITY_NORMAL: Final = bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageTyp
 _MILLISECOND_NS: Final = 1_000_000
 _RESERVED: Final = frozenset([name.encode() for name in names.RESERVED])
 _TO_ID: Final = f"{names.UNIQUE_KEY}\x01".encode()
-_TO_KEYS: Final = f"{names.KEYS}\x01".encode()
-_TO_TAG: Final = f"{names.TAGS}\x01".encode()
+_TO_KEYS: Final = f"\x02{names.KEYS}\x01".encode()
+_TO_TAG: Final = f"\x02{names.TAGS}\x01".encode()
 
 
-class _PackedHost(NamedTuple):
+class _PackedHost:
     """Address and port as a record has them."""
 
-    data: bytes
-    is_ipv6: bool
+    __slots__ = ("data", "is_ipv6")
 
-
-def _pack_host(host: Host) -> _PackedHost:
-    return _PackedHost(host.address + _PORT.pack(host.port), host.is_ipv6)
+    def __init__(self, host: Host) -> None:
+        self.data: bytes = host.address + host.port.to_bytes(4, "big")
+        self.is_ipv6: bool = host.is_ipv6
 
 
 class OrdinaryRecords:
-    """Makes records for the connections of one address: `store_host`. `find_number` returns the number of a place in a
+    """Writes records for the connections of one address: `store_host`. `find_number` returns the number of a place in a
     broker's log."""
 
     __slots__ = ("_end", "_find_number", "_hosts", "_store_host", "_topic", "_topic_bytes")
 
     def __init__(self, store_host: Host, cluster: str, find_number: "Callable[[str, int], int]") -> None:
-        self._store_host = _pack_host(store_host)
+        self._store_host = _PackedHost(store_host)
         self._end = (
             f"\x02{names.MESSAGE_REGION}\x01{names.REGION}\x02{names.TRACE_ON}\x01true\x02{names.CLUSTER}\x01{cluster}\x02"
         ).encode()
@@ -86,23 +85,26 @@ class OrdinaryRecords:
         self._topic = ""
         self._topic_bytes = b""
 
-    def encode_message(self, stored: "StoredMessage") -> bytes | None:
-        """Return the record of a stored message, None if it is not ordinary."""
+    def write_message(self, writer: "BytesWriter", stored: "StoredMessage") -> bool:
+        """Write the record of a stored message; False, and nothing is written, if the message is not ordinary."""
+        start = len(writer)
         try:
-            return self._encode_ordinary(stored)
+            self._write_ordinary(writer, stored)
         except (NotOrdinary, IndexError, UnicodeDecodeError):
-            return None
+            writer.truncate(start)
+            return False
+        return True
 
-    def _encode_ordinary(self, stored: "StoredMessage") -> bytes:
+    def _write_ordinary(self, writer: "BytesWriter", stored: "StoredMessage") -> None:
         system: bytes = stored.system
         rest: bytes = stored.rest
         end = len(system)
-        pieces: list[bytes] = []
-        body = rest[_read_user_properties(rest, pieces) :]
-        at = tag_at = tag_end = 0
+        user_properties: list[bytes] = []
+        body = rest[_read_user_properties(rest, user_properties) :]
+        at, tag = 0, b""
         if system[0] == _TAG:
-            tag_at, at = content_span(system, 1, end)
-            tag_end = at
+            begin, at = content_span(system, 1, end)
+            tag = system[begin:at]
         keys: list[bytes] = []
         while system[at] == _KEYS:
             begin, at = content_span(system, at + 1, end)
@@ -110,12 +112,7 @@ class OrdinaryRecords:
         if system[at] != _MESSAGE_ID:
             raise NotOrdinary
         begin, at = content_span(system, at + 1, end)
-        pieces += (_TO_ID, system[begin:at])
-        if keys:
-            pieces += (b"\x02", _TO_KEYS, b" ".join(keys))
-        if tag_at < tag_end:
-            pieces += (b"\x02", _TO_TAG, system[tag_at:tag_end])
-        pieces.append(self._end)
+        message_id = system[begin:at]
         if system[at] != _DIGEST:
             raise NotOrdinary
         _, at = content_span(system, at + 1, end)
@@ -128,29 +125,56 @@ class OrdinaryRecords:
         begin, at = content_span(system, at + 1, end)
         if at != end:
             raise NotOrdinary
-        return self._join_record(stored, body, b"".join(pieces), born_ms, self._pack_born_host(system[begin:at]))
+        start = len(writer)
+        self._write_fields(writer, stored, body, born_ms, self._pack_born_host(system[begin:at]))
+        self._write_properties(writer, user_properties, message_id, keys, tag)
+        replace_u32_be(writer, start, len(writer) - start)
 
-    def _join_record(
-        self, stored: "StoredMessage", body: bytes, properties: bytes, born_ms: int, born: _PackedHost
-    ) -> bytes:
-        queue, store, body_size = stored.queue, self._store_host, len(body)
+    def _write_fields(
+        self, writer: "BytesWriter", stored: "StoredMessage", body: bytes, born_ms: int, born: _PackedHost
+    ) -> None:
+        """Write the parts before the properties (`message_records.py`); the size is replaced later."""
+        queue, store = stored.queue, self._store_host
         if queue.topic != self._topic:
             self._note_topic(queue.topic)
-        topic = self._topic_bytes
-        if len(properties) > PROPERTIES_BYTES_MAX:
+        write_u32_be(writer, 0)
+        write_u32_be(writer, MAGIC_1)
+        write_u32_be(writer, crc32(body) & _CRC_MASK)
+        write_u32_be(writer, queue.queue_id)
+        write_u32_be(writer, 0)
+        write_u64_be(writer, stored.queue_offset)
+        write_u64_be(writer, self._find_number(queue.broker, stored.log_offset))
+        write_u32_be(writer, (BORN_HOST_IPV6 if born.is_ipv6 else 0) | (STORE_HOST_IPV6 if store.is_ipv6 else 0))
+        write_u64_be(writer, born_ms)
+        writer.write(born.data)
+        write_u64_be(writer, stored.stored_ms)
+        writer.write(store.data)
+        write_u32_be(writer, 0)
+        write_u64_be(writer, 0)
+        write_u32_be(writer, len(body))
+        writer.write(body)
+        writer.write(self._topic_bytes)
+
+    def _write_properties(
+        self, writer: "BytesWriter", user_properties: list[bytes], message_id: bytes, keys: list[bytes], tag: bytes
+    ) -> None:
+        start = len(writer)
+        write_u16_be(writer, 0)
+        for piece in user_properties:
+            writer.write(piece)
+        writer.write(_TO_ID)
+        writer.write(message_id)
+        if keys:
+            writer.write(_TO_KEYS)
+            writer.write(b" ".join(keys))
+        if tag:
+            writer.write(_TO_TAG)
+            writer.write(tag)
+        writer.write(self._end)
+        length = len(writer) - start - _LENGTH_BYTES
+        if length > PROPERTIES_BYTES_MAX:
             raise NotOrdinary
-        size = _FIXED_BYTES + len(born.data) + len(store.data) + body_size + len(topic) + len(properties)
-        system_flag = (BORN_HOST_IPV6 if born.is_ipv6 else 0) | (STORE_HOST_IPV6 if store.is_ipv6 else 0)
-        number = self._find_number(queue.broker, stored.log_offset)
-        crc = crc32(body) & _CRC_MASK
-        head = (size, MAGIC_1, crc, queue.queue_id, 0, stored.queue_offset, number, system_flag, born_ms)
-        after = (0, 0, body_size)
-        if not system_flag:
-            start = _IPV4_START.pack(*head, born.data, stored.stored_ms, store.data, *after)
-        else:
-            parts = (_HEAD.pack(*head), born.data, _TIME.pack(stored.stored_ms), store.data, _AFTER_HOSTS.pack(*after))
-            start = b"".join(parts)
-        return b"".join((start, body, topic, _SHORT.pack(len(properties)), properties))
+        replace_u16_be(writer, start, length)
 
     def _note_topic(self, name: str) -> None:
         topic = name.encode()
@@ -163,7 +187,7 @@ class OrdinaryRecords:
         if host is None:
             if len(self._hosts) >= _HOSTS_MAX:
                 self._hosts.clear()
-            host = self._hosts[text] = _pack_host(parse_host(text.decode()))
+            host = self._hosts[text] = _PackedHost(parse_host(text.decode()))
         return host
 
 

@@ -32,8 +32,7 @@ async def answer_peek(context: "RemotingCall") -> Command:
     )
     if not found:
         return Command(ResponseCode.PULL_NOT_FOUND, remark="NO_MESSAGE_IN_QUEUE", fields={"restNum": "0"})
-    encode = context.client.record_maker.encode_message
-    body = b"".join([encode(message) for message in found])
+    body = context.client.record_maker.encode_messages(found)
     return Command(ResponseCode.SUCCESS, remark="FOUND", fields={"restNum": "0"}, body=body)
 
 

@@ -6,8 +6,9 @@ any. The messages' checkpoints name their broker.
 
 import binascii
 from base64 import b64decode
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ternmq_common.limits import RECEIVE_BATCH_MAX
 from ternmq_common.names import RETRY_PREFIX, check_group_name

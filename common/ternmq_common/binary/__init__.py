@@ -1,0 +1,1 @@
+"""What the binary formats of files and frames have in common: numbers and checksums."""
