@@ -12,6 +12,8 @@ JavaScript keep only the last of a sub-message that appears twice.
 import struct
 from typing import Final
 
+from librt.strings import BytesWriter
+
 TOPIC_TAG: Final = b"\x0a"  # Message.topic = 1
 SYSTEM_PROPERTIES_TAG: Final = b"\x1a"  # Message.system_properties = 3
 RECEIVED_MESSAGE_TAG: Final = b"\x12"  # ReceiveMessageResponse.message = 2, PullMessageResponse.message = 2
@@ -60,6 +62,21 @@ _TWO_BYTES: Final = struct.Struct("<H").pack
 def encode_field(tag: bytes, content: bytes) -> bytes:
     """Encode a length-delimited field."""
     return tag + encode_varint(len(content)) + content
+
+
+def write_varint(writer: BytesWriter, value: int) -> None:
+    """Write a non-negative number as protobuf does."""
+    while value >= 0x80:
+        writer.append(value & 0x7F | 0x80)
+        value >>= 7
+    writer.append(value)
+
+
+def write_field(writer: BytesWriter, tag: int, content: bytes) -> None:
+    """Write a length-delimited field, whose tag has one byte."""
+    writer.append(tag)
+    write_varint(writer, len(content))
+    writer.write(content)
 
 
 def encode_timestamp(milliseconds: int) -> bytes:

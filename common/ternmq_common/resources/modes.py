@@ -13,11 +13,11 @@ class QueuePermission(enum.StrEnum):
 
     @property
     def can_read(self) -> bool:
-        return self in (QueuePermission.READ_WRITE, QueuePermission.READ)
+        return self is QueuePermission.READ_WRITE or self is QueuePermission.READ
 
     @property
     def can_write(self) -> bool:
-        return self in (QueuePermission.READ_WRITE, QueuePermission.WRITE)
+        return self is QueuePermission.READ_WRITE or self is QueuePermission.WRITE
 
 
 class FlushMode(enum.StrEnum):

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from ternmq_broker.store.disk.checked_file import NewerFormat
 from ternmq_broker.store.log.log_recovery import CommitLogCorrupted
-from ternmq_broker.store.log.record import HEADER_BYTES, Record, RecordKind, encode_record, to_unplaced
+from ternmq_broker.store.log.record import HEADER_BYTES, Record, RecordKind, to_unplaced
 from ternmq_broker.store.message_store import MessageStore
 from ternmq_common.shard.model import NewMessage
+from tests.support.encoded_records import encode_record
 from tests.support.memory_disk import MemoryFile, MemoryFolders
 
 SEGMENT_BYTES = 20_000
@@ -100,11 +101,7 @@ def test_a_torn_tail_is_set_aside_before_it_is_cut_off(caplog: pytest.LogCapture
     folders = MemoryFolders()
     places = filled(folders, 20)
     last, _ = file_at(folders, places[-1] - 1)
-    torn = b"".join(
-        encode_record(
-            to_unplaced(Record(RecordKind.MESSAGE, "orders", 0, 20, 1, 0, b"", body(20))), places[-1], places[-1], 0
-        )
-    )
+    torn = encode_record(Record(RecordKind.MESSAGE, "orders", 0, 20, 1, 0, b"", body(20)), places[-1], places[-1])
     last.content += torn + bytes(1000)
     store = opened(folders)
     assert found(store) == [body(number) for number in range(20)]
@@ -151,9 +148,7 @@ def test_a_record_within_a_body_is_not_believed() -> None:
     store = opened(folders)
     forged_at = store.log.log_end + HEADER_BYTES + len("orders")
     forged = Record(RecordKind.MESSAGE, "payments", 0, 2**40, 1, 0, b"", b"forged")
-    store.writer.append_batch(
-        "orders", 0, [NewMessage(0, b"", b"".join(encode_record(to_unplaced(forged), forged_at, forged_at, 0)), ())], 1
-    )
+    store.writer.append_batch("orders", 0, [NewMessage(0, b"", encode_record(forged, forged_at, forged_at), ())], 1)
     store.writer.append_batch("orders", 0, [NewMessage(0, b"", b"honest", ())], 1)
     store.log.sync_segments()
     store.writer.append_batch("orders", 0, [NewMessage(0, b"", b"last", ())], 1)

@@ -1,5 +1,6 @@
 """A record is read as it was written, where it was written, and nothing else is taken for one."""
 
+import dataclasses
 from functools import partial
 
 import pytest
@@ -17,9 +18,8 @@ from ternmq_broker.store.log.record import (
     RestReference,
     decode_head,
     decode_record,
-    encode_record,
-    to_unplaced,
 )
+from tests.support.encoded_records import encode_record, encode_records
 
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
@@ -49,15 +49,31 @@ KEY = 0x1234ABCD
 
 
 def encoded(record: Record, log_offset: int = 1000, key: int = KEY) -> bytes:
-    return b"".join(encode_record(to_unplaced(record), log_offset, 900, key))
+    return encode_record(record, log_offset, 900, key)
 
 
 @given(RECORDS, U64, U64, U32)
 def test_a_record_is_read_as_it_was_written(record: Record, log_offset: int, durable_to: int, key: int) -> None:
-    data = b"".join(encode_record(to_unplaced(record), log_offset, durable_to, key))
+    data = encode_record(record, log_offset, durable_to, key)
     assert decode_record(data, log_offset, key) == record
     head = decode_head(data, log_offset, key)
     assert (head.size, head.durable_to, head.stored_ms) == (len(data), durable_to, record.stored_ms)
+
+
+@given(st.lists(st.tuples(RECORDS, st.sampled_from([0, 0, 100, 8192, 8193, 40_000])), min_size=2, max_size=6))
+def test_records_that_are_written_together_are_the_same_bytes(drawn: list[tuple[Record, int]]) -> None:
+    records = [
+        record if record.reference else dataclasses.replace(record, rest=record.rest + bytes(more))
+        for record, more in drawn
+    ]
+    together, log_offset = b"".join(encode_records(records, 1000, 900, KEY)), 1000
+    for record in records:
+        alone = encoded(record, log_offset)
+        assert together.startswith(alone)
+        assert decode_record(alone, log_offset, KEY) == record
+        together = together[len(alone) :]
+        log_offset += len(alone)
+    assert not together
 
 
 @given(RECORDS, st.data())

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.store.disk.detached_files import DetachedFiles
 from ternmq_broker.store.disk.files import DiskFolder, StoreFile, WriteNotUndone
-from ternmq_broker.store.log.record import BadRecord, Record, RecordHead, encode_record, record_size
+from ternmq_broker.store.log.record import BadRecord, Record, RecordHead, RecordPieces, record_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,22 +124,20 @@ class CommitLog:
         self._undo_append()
         began = self.log_end
         offsets: list[int] = []
-        pieces: list[bytes] = []
+        pieces = RecordPieces(min(self.synced, self.vouch_limit), self.layouts.key)
         position = began
         room = self._segments[-1].base + self._segment_bytes
-        vouched, key = min(self.synced, self.vouch_limit), self.layouts.key
         try:
             for record in records:
                 size = record_size(record)
                 if position + size > room and position > self._segments[-1].base:
-                    self._segments[-1].file.append(pieces)
-                    pieces = []
+                    self._segments[-1].file.append(pieces.take_pieces())
                     self._begin_segment()
                     room = position + self._segment_bytes
                 offsets.append(position)
-                pieces += encode_record(record, position, vouched, key)
+                pieces.add_record(record, position)
                 position += size
-            self._segments[-1].file.append(pieces)
+            self._segments[-1].file.append(pieces.take_pieces())
         except Exception as error:
             self._undo_after(error, began)
             raise

@@ -89,8 +89,9 @@ class RecordKind(enum.IntEnum):
     TOMBSTONE = 5
 
 
-# To copy so much costs less than two calls more of crc32.
+# To copy so much costs less than two calls more of crc32, or a piece more.
 _COPIED_BYTES_MAX: Final = 8 << 10
+_PIECE_BYTES: Final = 32 << 10
 _MISFIT: Final = "has bytes that do not fit its checksum"
 KINDS: Final = {kind.value: kind for kind in RecordKind}
 
@@ -245,37 +246,62 @@ def record_size(record: UnplacedRecord) -> int:
     return HEADER_BYTES + len(record[7]) + len(record[8]) + len(record[9])
 
 
-def encode_record(record: UnplacedRecord, log_offset: int, durable_to: int, key: int) -> tuple[bytes, ...]:
-    """Return the record as pieces to be written one after the other; large content is not copied.
+class RecordPieces:
+    """Encodes records that are written to the log together. `durable_to` is up to where the log is known to be durable,
+    `key` the log's."""
 
-    `durable_to` is up to where the log is known to be durable, `key` the log's.
-    """
-    kind, queue_id, queue_offset, stored_ms, tag_hash, topic_bytes, flags, begin, system, rest = record
-    is_small = len(rest) <= _COPIED_BYTES_MAX
-    content: tuple[bytes, ...] = (begin, system, rest)
-    if is_small:
-        content = (b"".join(content),)
-        content_check = crc32(content[0])
-    else:
-        content_check = crc32(rest, crc32(system, crc32(begin)))
-    writer = BytesWriter()
-    write_u32_le(writer, kind << _MAGIC_BITS | _MAGIC_NUMBER)
-    write_u32_le(writer, HEADER_BYTES + len(begin) + len(system) + len(rest))
-    write_u64_le(writer, log_offset)
-    write_u64_le(writer, durable_to)
-    write_u64_le(writer, queue_offset)
-    write_u64_le(writer, stored_ms)
-    write_u32_le(writer, queue_id)
-    write_u32_le(writer, tag_hash)
-    write_u16_le(writer, topic_bytes)
-    write_u16_le(writer, flags)
-    write_u32_le(writer, len(system))
-    write_u32_le(writer, content_check)
-    write_u32_le(writer, crc32(writer.getvalue()) ^ key)
-    if is_small:
-        writer.write(content[0])
-        return (writer.getvalue(),)
-    return (writer.getvalue(), *content)
+    __slots__ = ("_begin", "_begin_check", "_durable_to", "_key", "_pieces", "_writer")
+
+    def __init__(self, durable_to: int, key: int) -> None:
+        self._durable_to = durable_to
+        self._key = key
+        self._pieces: list[bytes] = []
+        self._writer = BytesWriter()
+        # Of the last record, which mostly has the next one's topic.
+        self._begin = b""
+        self._begin_check = 0
+
+    def add_record(self, record: UnplacedRecord, log_offset: int) -> None:
+        """Add the record that will be at that log offset."""
+        kind, queue_id, queue_offset, stored_ms, tag_hash, topic_bytes, flags, begin, system, rest = record
+        if begin != self._begin:
+            self._begin, self._begin_check = begin, crc32(begin)
+        head = BytesWriter()
+        write_u32_le(head, kind << _MAGIC_BITS | _MAGIC_NUMBER)
+        write_u32_le(head, HEADER_BYTES + len(begin) + len(system) + len(rest))
+        write_u64_le(head, log_offset)
+        write_u64_le(head, self._durable_to)
+        write_u64_le(head, queue_offset)
+        write_u64_le(head, stored_ms)
+        write_u32_le(head, queue_id)
+        write_u32_le(head, tag_hash)
+        write_u16_le(head, topic_bytes)
+        write_u16_le(head, flags)
+        write_u32_le(head, len(system))
+        write_u32_le(head, crc32(rest, crc32(system, self._begin_check)))
+        checked, writer = head.getvalue(), self._writer
+        writer.write(checked)
+        write_u32_le(writer, crc32(checked) ^ self._key)
+        writer.write(begin)
+        writer.write(system)
+        if len(rest) > _COPIED_BYTES_MAX:
+            self._end_piece()
+            self._pieces.append(rest)
+        else:
+            writer.write(rest)
+            if len(writer) > _PIECE_BYTES:
+                self._end_piece()
+
+    def _end_piece(self) -> None:
+        self._pieces.append(self._writer.getvalue())
+        self._writer = BytesWriter()
+
+    def take_pieces(self) -> list[bytes]:
+        """Return the bytes of the records in pieces, and forget them; large content is not copied."""
+        if len(self._writer):
+            self._end_piece()
+        pieces, self._pieces = self._pieces, []
+        return pieces
 
 
 def _encode_extras(record: Record) -> tuple[int, bytes]:

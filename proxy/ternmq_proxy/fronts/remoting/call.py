@@ -6,7 +6,8 @@ from ternmq_common.names import check_group_name
 from ternmq_common.printable import find_name_problem
 from ternmq_common.shard.transaction_id import transaction_of_handle
 from ternmq_proxy.fronts.remoting.client_requests import check_transaction, notify_members_changed
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker, number_of_place
+from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker
+from ternmq_proxy.fronts.remoting.messages.places import number_of_place
 from ternmq_proxy.processors.client_commands import CheckTransaction
 from ternmq_rpc.remoting.message_ids import UNKNOWN_HOST, Host, encode_offset_id, parse_host
 

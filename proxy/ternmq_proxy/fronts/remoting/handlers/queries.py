@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.names import lite_parent
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place, number_of_place
+from ternmq_proxy.fronts.remoting.messages.places import find_place, number_of_place
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.by_queue.look_up import FOUND_MAX, KeySearch, find_at_place, find_by_key
 from ternmq_rpc.remoting.commands import INT64_MAX, Command

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place
+from ternmq_proxy.fronts.remoting.messages.places import find_place
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.fronts.remoting.versions import OBEYS_RETRIES_MAX_FROM
 from ternmq_proxy.operations.by_queue.send_back import SentBack, send_back

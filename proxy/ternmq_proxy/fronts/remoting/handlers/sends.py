@@ -7,8 +7,8 @@ from ternmq_common.names import RETRY_PREFIX, check_group_name
 from ternmq_common.shard.hidden_fields import hidden_of
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
 from ternmq_proxy.fronts.remoting.messages import property_names as names
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import number_of_place
 from ternmq_proxy.fronts.remoting.messages.ordinary_messages import OrdinaryReader
+from ternmq_proxy.fronts.remoting.messages.places import number_of_place
 from ternmq_proxy.fronts.remoting.messages.recall_handles import show_handle
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused

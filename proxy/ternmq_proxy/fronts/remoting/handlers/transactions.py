@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from ternmq_common.shard.model import TransactionResolution, TransactionState
 from ternmq_proxy.fronts.remoting.codes import ResponseCode
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place, read_half
+from ternmq_proxy.fronts.remoting.messages.delivered_messages import read_half
+from ternmq_proxy.fronts.remoting.messages.places import find_place
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.by_queue.transactions import end_found, find_transaction
 from ternmq_rpc.remoting.commands import Command

@@ -1,23 +1,18 @@
-"""Turns stored messages into the records that 4.x consumers read.
+"""Turns stored messages into the records that 4.x consumers read."""
 
-Numbers of places   a record's log offset names the broker too: 5 bits of its name, then 48 bits of offset. So any proxy
-                    finds the message, and a client gives it back as it is. Clients in JavaScript keep 53 bits of it.
-"""
-
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 from librt.strings import BytesWriter
 
-from ternmq_common.binary.checksum import crc32
 from ternmq_common.shard.hidden_fields import HIDDEN_TAG, NOTHING_HIDDEN, HiddenFields, read_hidden
 from ternmq_common.shard.property_text import write_properties
 from ternmq_protos.v2 import definition_pb2
 from ternmq_protos.v2.definition_pb2 import Message, SystemProperties
 from ternmq_proxy.fronts.remoting.messages import property_names as names
 from ternmq_proxy.fronts.remoting.messages.ordinary_records import OrdinaryRecords
+from ternmq_proxy.fronts.remoting.messages.places import number_of_place
 from ternmq_proxy.operations.by_queue.send import QUEUE_GROUP
 from ternmq_rpc.remoting.message_ids import Host, parse_host
 from ternmq_rpc.remoting.message_records import PROPERTIES_BYTES_MAX, MessageRecord, encode_record
@@ -29,31 +24,10 @@ if TYPE_CHECKING:
 
 # They wait in topics of the server, by RocketMQ's form of storage, and come into their own from there.
 _FROM_ELSEWHERE: Final = (definition_pb2.DELAY, definition_pb2.TRANSACTION)
-_OFFSET_BITS: Final = 48
-_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
-_NAMES: Final = 31
 _SECOND_MS: Final = 1000
 _MILLISECOND_NS: Final = 1_000_000
 COMMITTED: Final = 8
 """The bits of a system flag by which a message is that of a committed transaction."""
-
-
-def number_of_place(broker: str, log_offset: int) -> int:
-    """Return the number of a place in a broker's log."""
-    return _number_of_name(broker) << _OFFSET_BITS | log_offset & _OFFSET_MASK
-
-
-def find_place(number: int, brokers: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the brokers, of these, that the number may name, with the offset in their logs: one, unless two names have
-    the same number."""
-    return [(broker, number & _OFFSET_MASK) for broker in brokers if _number_of_name(broker) == number >> _OFFSET_BITS]
-
-
-@functools.lru_cache(maxsize=1024)
-def _number_of_name(broker: str) -> int:
-    """Return the number that a name ends with, or a hash, within a few bits; never 0, which is no place."""
-    digits = broker[len(broker.rstrip("0123456789")) :]
-    return (int(digits[-9:]) if digits else crc32(broker.encode())) % _NAMES + 1
 
 
 class HalfDetails(NamedTuple):
@@ -100,7 +74,7 @@ class RecordMaker:
     def encode_messages(self, messages: "Sequence[StoredMessage]") -> bytes:
         """Return the records of stored messages, one after the other."""
         if self._ordinary is None:
-            self._ordinary = OrdinaryRecords(self._store_host, self._cluster, number_of_place)
+            self._ordinary = OrdinaryRecords(self._store_host, self._cluster)
         ordinary, writer = self._ordinary, BytesWriter()
         for stored in messages:
             if not ordinary.write_message(writer, stored):

@@ -18,6 +18,7 @@ from ternmq_common.binary.numbers import (
 from ternmq_common.catalog.message_type import MessageType
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.fronts.remoting.messages import property_names as names
+from ternmq_proxy.fronts.remoting.messages.places import OFFSET_MASK, first_number
 from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span, read_number
 from ternmq_rpc.remoting.message_ids import Host, parse_host
 from ternmq_rpc.remoting.message_records import (
@@ -29,14 +30,16 @@ from ternmq_rpc.remoting.message_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from librt.strings import BytesWriter
 
     from ternmq_common.shard.model import StoredMessage
 
 _CRC_MASK: Final = 0x7FFF_FFFF
 _LENGTH_BYTES: Final = 2
+# Fields of a record that are the same in all ordinary ones; the size is replaced later.
+_NO_SIZE_AND_MAGIC: Final = bytes(4) + MAGIC_1.to_bytes(4, "big")
+_NO_FLAG: Final = bytes(4)
+_NO_TIMES_AND_HALF: Final = bytes(4 + 8)
 _HOSTS_MAX: Final = 1000
 # The stored form, in the order of its fields (`stored_form.py`).
 _USER_PROPERTIES: Final = 0x12
@@ -70,17 +73,30 @@ class _PackedHost:
 
 
 class OrdinaryRecords:
-    """Writes records for the connections of one address: `store_host`. `find_number` returns the number of a place in a
-    broker's log."""
+    """Writes records for the connections of one address: `store_host`. What a message has in common with the one
+    before is reused."""
 
-    __slots__ = ("_end", "_find_number", "_hosts", "_store_host", "_topic", "_topic_bytes")
+    __slots__ = (
+        "_birth",
+        "_born_ms",
+        "_broker",
+        "_end",
+        "_first_number",
+        "_hosts",
+        "_store_host",
+        "_topic",
+        "_topic_bytes",
+    )
 
-    def __init__(self, store_host: Host, cluster: str, find_number: "Callable[[str, int], int]") -> None:
+    def __init__(self, store_host: Host, cluster: str) -> None:
         self._store_host = _PackedHost(store_host)
         self._end = (
             f"\x02{names.MESSAGE_REGION}\x01{names.REGION}\x02{names.TRACE_ON}\x01true\x02{names.CLUSTER}\x01{cluster}\x02"
         ).encode()
-        self._find_number = find_number
+        self._birth = b""
+        self._born_ms = 0
+        self._broker = ""
+        self._first_number = 0
         self._hosts: dict[bytes, _PackedHost] = {}
         self._topic = ""
         self._topic_bytes = b""
@@ -119,38 +135,39 @@ class OrdinaryRecords:
         if system[at : at + 4] != _IDENTITY_NORMAL or system[at + 4] != _BORN:
             raise NotOrdinary
         begin, at = content_span(system, at + 5, end)
-        born_ms = _read_milliseconds(system, begin, at)
+        birth = system[begin:at]
+        if birth != self._birth:
+            self._born_ms = _read_milliseconds(birth)
+            self._birth = birth
         if system[at] != _HOST:
             raise NotOrdinary
         begin, at = content_span(system, at + 1, end)
         if at != end:
             raise NotOrdinary
         start = len(writer)
-        self._write_fields(writer, stored, body, born_ms, self._pack_born_host(system[begin:at]))
+        self._write_fields(writer, stored, body, self._pack_born_host(system[begin:at]))
         self._write_properties(writer, user_properties, message_id, keys, tag)
         replace_u32_be(writer, start, len(writer) - start)
 
-    def _write_fields(
-        self, writer: "BytesWriter", stored: "StoredMessage", body: bytes, born_ms: int, born: _PackedHost
-    ) -> None:
-        """Write the parts before the properties (`message_records.py`); the size is replaced later."""
+    def _write_fields(self, writer: "BytesWriter", stored: "StoredMessage", body: bytes, born: _PackedHost) -> None:
+        """Write the parts before the properties (`message_records.py`)."""
         queue, store = stored.queue, self._store_host
         if queue.topic != self._topic:
             self._note_topic(queue.topic)
-        write_u32_be(writer, 0)
-        write_u32_be(writer, MAGIC_1)
+        if queue.broker != self._broker:
+            self._broker, self._first_number = queue.broker, first_number(queue.broker)
+        writer.write(_NO_SIZE_AND_MAGIC)
         write_u32_be(writer, crc32(body) & _CRC_MASK)
         write_u32_be(writer, queue.queue_id)
-        write_u32_be(writer, 0)
+        writer.write(_NO_FLAG)
         write_u64_be(writer, stored.queue_offset)
-        write_u64_be(writer, self._find_number(queue.broker, stored.log_offset))
+        write_u64_be(writer, self._first_number | stored.log_offset & OFFSET_MASK)
         write_u32_be(writer, (BORN_HOST_IPV6 if born.is_ipv6 else 0) | (STORE_HOST_IPV6 if store.is_ipv6 else 0))
-        write_u64_be(writer, born_ms)
+        write_u64_be(writer, self._born_ms)
         writer.write(born.data)
         write_u64_be(writer, stored.stored_ms)
         writer.write(store.data)
-        write_u32_be(writer, 0)
-        write_u64_be(writer, 0)
+        writer.write(_NO_TIMES_AND_HALF)
         write_u32_be(writer, len(body))
         writer.write(body)
         writer.write(self._topic_bytes)
@@ -217,8 +234,9 @@ def _read_user_properties(rest: bytes, pieces: list[bytes]) -> int:
     return begin
 
 
-def _read_milliseconds(data: bytes, at: int, end: int) -> int:
+def _read_milliseconds(data: bytes) -> int:
     """Return the time of a Timestamp in milliseconds."""
+    at, end = 0, len(data)
     seconds = nanos = 0
     if at < end and data[at] == _SECONDS:
         seconds, at = read_number(data, at + 1)

@@ -10,7 +10,7 @@ from ternmq_common.shard.mirror_origin import MIRROR_PROPERTY, Origin, encode_or
 from ternmq_common.shard.model import NewMessage, QueueRef, StoredMessage
 from ternmq_common.shard.property_text import read_properties, write_properties
 from ternmq_proxy.fronts.remoting.messages import property_names as names
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker, number_of_place
+from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker
 from ternmq_proxy.fronts.remoting.messages.ordinary_messages import OrdinaryReader
 from ternmq_proxy.fronts.remoting.messages.ordinary_records import OrdinaryRecords
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
@@ -77,7 +77,7 @@ def encode_directly(stored: StoredMessage) -> bytes | None:
     """Return the record as it is made of an ordinary message; None, and nothing is written, of any other."""
     writer = BytesWriter()
     writer.write(b"before")
-    if OrdinaryRecords(STORE_HOST, "DefaultCluster", number_of_place).write_message(writer, stored):
+    if OrdinaryRecords(STORE_HOST, "DefaultCluster").write_message(writer, stored):
         return writer.getvalue().removeprefix(b"before")
     assert writer.getvalue() == b"before"
     return None

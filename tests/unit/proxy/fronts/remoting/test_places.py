@@ -7,7 +7,7 @@ import pytest
 
 from ternmq_common.shard.model import QueueRef, StoredMessage
 from ternmq_protos.v2.definition_pb2 import SystemProperties
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place, number_of_place
+from ternmq_proxy.fronts.remoting.messages.places import find_place, number_of_place
 from ternmq_proxy.operations.by_queue.look_up import read_place
 
 BROKERS = [f"broker-{number}" for number in range(31)]

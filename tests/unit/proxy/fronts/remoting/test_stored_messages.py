@@ -12,7 +12,8 @@ from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_proxy.fronts.grpc.delivered_form import delivered_form
 from ternmq_proxy.fronts.remoting.messages import property_names as names
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker, find_place, number_of_place, read_half
+from ternmq_proxy.fronts.remoting.messages.delivered_messages import RecordMaker, read_half
+from ternmq_proxy.fronts.remoting.messages.places import find_place, number_of_place
 from ternmq_proxy.fronts.remoting.messages.sent_messages import SentHeader, read_sent_message
 from ternmq_proxy.operations.message_checks import check_message, effective_type
 from ternmq_proxy.processors.sending.producer_message import ProducerMessage

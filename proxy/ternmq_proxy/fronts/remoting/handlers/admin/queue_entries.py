@@ -9,7 +9,7 @@ from ternmq_proxy.access.needs import TOPIC_GET
 from ternmq_proxy.fronts.remoting.handlers.admin.answers import answer_json, java_hash
 from ternmq_proxy.fronts.remoting.handlers.admin.connections import describe_subscription
 from ternmq_proxy.fronts.remoting.handlers.admin.peers import find_consumers
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import number_of_place
+from ternmq_proxy.fronts.remoting.messages.places import number_of_place
 from ternmq_proxy.operations.message_queues import find_queue
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ternmq_proxy.access.needs import GROUP_GET, GROUP_UPDATE, TOPIC_GET
 from ternmq_proxy.fronts.remoting.codes import RequestCode, ResponseCode
 from ternmq_proxy.fronts.remoting.handlers.admin.peers import call_member
-from ternmq_proxy.fronts.remoting.messages.delivered_messages import find_place
+from ternmq_proxy.fronts.remoting.messages.places import find_place
 from ternmq_proxy.fronts.remoting.refusals import RequestRefused
 from ternmq_proxy.operations.by_queue.look_up import read_place
 from ternmq_rpc.remoting.commands import Command
