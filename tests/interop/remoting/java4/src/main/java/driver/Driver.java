@@ -16,6 +16,7 @@ import org.apache.rocketmq.remoting.RPCHook;
  * languages. It runs with the client of RocketMQ 5 too.
  */
 public final class Driver {
+    private static final int TRIES = 20;
     private final String address;
     private final Map<String, Producers.Producer> producers = new HashMap<>();
     private final Map<String, Consumers.Consumer> consumers = new HashMap<>();
@@ -40,7 +41,26 @@ public final class Driver {
         Runtime.getRuntime().halt(0);
     }
 
+    /**
+     * Carries a command out. A new client of 5.5.0 lists the machine's network interfaces, and throws a
+     * NullPointerException if one goes away meanwhile, as those of containers do: no client exists then, and the
+     * command is carried out again.
+     */
     private void carryOut(Line command, Line answer) throws Exception {
+        for (int left = TRIES; ; left--) {
+            try {
+                carryOutOnce(command, answer);
+                return;
+            } catch (NullPointerException error) {
+                StackTraceElement[] trace = error.getStackTrace();
+                if (left == 1 || trace.length == 0 || !trace[0].getClassName().endsWith(".NetworkUtil")) {
+                    throw error;
+                }
+            }
+        }
+    }
+
+    private void carryOutOnce(Line command, Line answer) throws Exception {
         String name = command.get("name");
         switch (command.get("op")) {
             case "producer":
