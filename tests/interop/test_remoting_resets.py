@@ -30,8 +30,8 @@ async def test_a_consumer_at_work_reads_again_from_where_its_group_is_moved_to(c
 
 async def test_a_new_group_begins_at_its_time_in_a_topic_that_lost_its_first_messages(remoting: Remoting) -> None:
     async def check(client: str) -> None:
-        # One queue: Go's client sends to any, and in one that none of the purged messages was in the group would begin as
-        # in a young topic, at its first message.
+        # One queue: Go's client sends to any, and in one without purged messages the group would begin as in a young
+        # topic, at its first message.
         topic = await remoting.create_topic(f"timed-{client}", queues=1)
         async with remoting.driver(client) as driver:
             await driver.run("producer", name="p", group="producers")
