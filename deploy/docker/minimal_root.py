@@ -16,8 +16,9 @@ USER = "ternmq:x:10001:10001::/var/lib/ternmq:/bin/sh"
 COMMANDS = ("cat", "df", "du", "env", "head", "id", "ls", "sh", "sleep", "stat", "tail")
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "os-release", "ssl/certs/ca-certificates.crt")
 NOT_NEEDED = (
-    *("__pycache__", "config-*", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages"),
-    *("_tkinter.*", "test", "tkinter", "turtledemo"),
+    *("__pycache__", "config-*", "dist-packages", "distutils", "ensurepip", "idlelib", "lib2to3", "pydoc_data"),
+    *("_tkinter.*", "site-packages", "test", "tkinter", "turtle.py", "turtledemo"),
+    "_pydecimal.py",  # stands in for the compiled _decimal, which is there
 )
 ENVIRONMENT = Path("/opt/ternmq")
 
