@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-from ternmq_broker.store.log.record import Record, RecordPieces, to_unplaced
+from ternmq_broker.store.log.record import Record, RecordPieces, record_size, to_unplaced
 
 
 def encode_records(records: Sequence[Record], log_offset: int, durable_to: int, key: int = 0) -> list[bytes]:
     """Return the pieces in which records are written together, the first one at that log offset."""
     pieces = RecordPieces(durable_to, key)
-    sizes = [len(encode_record(record, 0, 0)) for record in records] if len(records) > 1 else [0]
-    for record, size in zip(records, sizes, strict=True):
-        pieces.add_record(to_unplaced(record), log_offset)
-        log_offset += size
+    for unplaced in map(to_unplaced, records):
+        pieces.add_record(unplaced, log_offset)
+        log_offset += record_size(unplaced)
     return pieces.take_pieces()
 
 

@@ -22,6 +22,8 @@ from librt.strings import (
     write_i64_le,
 )
 
+COPIED_BYTES_MAX: Final = 4096
+"""A `BytesWriter` copies what it gets twice: more than so many bytes are joined to what it wrote."""
 _U16: Final = 1 << 16
 _U32: Final = 1 << 32
 _U64: Final = 1 << 64

@@ -9,11 +9,10 @@ Cost      a stream without a window is in no queue, so that waiting costs nothin
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 from librt.strings import BytesWriter
 
-from ternmq_common.binary.numbers import write_u32_be
+from ternmq_common.binary.numbers import COPIED_BYTES_MAX, write_u32_be
 from ternmq_rpc.grpc_http2.frames import (
     DATA,
     DEFAULT_FRAME_MAX,
@@ -26,9 +25,6 @@ from ternmq_rpc.grpc_http2.frames import (
 )
 from ternmq_rpc.grpc_http2.messages import PREFIX, PREFIX_BYTES
 from ternmq_rpc.serving.budgets import BudgetLedger
-
-# A writer copies what it gets twice.
-_COPIED_BYTES_MAX: Final = 4096
 
 
 class OutStream:
@@ -121,7 +117,7 @@ class SendQueue:
         self.window -= size
         writer = BytesWriter()
         write_header(writer, DATA, size, flags, out.number)
-        if size <= _COPIED_BYTES_MAX:
+        if size <= COPIED_BYTES_MAX:
             for message in messages:
                 writer.append(0)
                 write_u32_be(writer, len(message))

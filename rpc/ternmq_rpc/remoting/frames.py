@@ -8,7 +8,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
-from ternmq_common.binary.numbers import read_u32_be, write_u32_be
+from ternmq_common.binary.numbers import COPIED_BYTES_MAX, read_u32_be, write_u32_be
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 # 32,767 bytes of properties take six times as many as JSON escapes, and the other fields are short.
@@ -19,8 +19,6 @@ BINARY: Final = 1
 _PREFIX_BYTES: Final = 8
 _LENGTH_BYTES: Final = 4
 _HEADER_LENGTH_MASK: Final = 0xFF_FFFF
-# A writer copies what it gets twice.
-_COPIED_BYTES_MAX: Final = 4096
 
 
 class RemotingError(Exception):
@@ -116,7 +114,7 @@ def join_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
     write_u32_be(writer, _LENGTH_BYTES + header_length + len(body))
     write_u32_be(writer, serialization << 24 | header_length)
     writer.write(header)
-    if len(body) > _COPIED_BYTES_MAX:
+    if len(body) > COPIED_BYTES_MAX:
         return b"".join((writer.getvalue(), body))
     writer.write(body)
     return writer.getvalue()

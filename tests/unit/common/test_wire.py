@@ -3,6 +3,7 @@
 from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.strings import BytesWriter
 
 from ternmq_common import wire
 from ternmq_protos.pool import Timestamp
@@ -127,3 +128,13 @@ def test_a_number_is_written_as_protobuf_writes_it(bits: int, data: st.DataObjec
     value = data.draw(st.integers((1 << bits) >> 1, (1 << bits) - 1))
     written = pb.SystemProperties(queue_offset=value).SerializeToString()
     assert (written or b"\x70\x00") == b"\x70" + wire.encode_varint(value)
+    writer = BytesWriter()
+    wire.write_varint(writer, value)
+    assert writer.getvalue() == wire.encode_varint(value)
+
+
+@given(size=st.sampled_from([0, 1, 127, 128, 16_383, 16_384]) | st.integers(0, 40_000))
+def test_a_field_is_written_as_protobuf_writes_it(size: int) -> None:
+    writer = BytesWriter()
+    wire.write_field(writer, 0x22, bytes(size))
+    assert pb.Message.FromString(writer.getvalue()) == pb.Message(body=bytes(size))
