@@ -119,6 +119,14 @@ def remoting_pulls(field: Field, server: Server) -> Measured:
     return rates(found, found.figures["received"])
 
 
+def remoting_end_to_end(field: Field, server: Server) -> Measured:
+    """Measure the time from the begin of a send to its message at a pull that waits, by the remoting protocol."""
+    names = field.topic(server, "remoting-waiting", "NORMAL", group=True)
+    options = ("-rate", 1000, "-seconds", field.scale.waiting_s)
+    found = field.load(server, "remoting-e2e", *names, *options, endpoint=server.remoting)
+    return {**delays(found), CPU: found.server_cpu_s / found.figures["sent"] * 1e6}
+
+
 def end_to_end(rate: int) -> Measure:
     """Return the measure of the time from the begin of a send to its message at a waiting consumer."""
 
@@ -235,6 +243,14 @@ LOADS: tuple[Case, ...] = (
         measure=remoting_pulls,
         rehearsal_s=REHEARSAL_S,
         bars=[Bar(figure=CPU, limit=1.0)],
+    ),
+    Case(
+        work="remoting",
+        name="end to end, 1,000/s",
+        setups=APACHE_ONLY,
+        measure=remoting_end_to_end,
+        rehearsal_s=REHEARSAL_S,
+        bars=[Bar(figure=P99, limit=0.5)],
     ),
     Case(work="delayed", name="how late", setups=APACHE_ONLY, measure=late),
     Case(work="transactions", name="half message and commit", setups=APACHE_ONLY, measure=transactions),

@@ -66,6 +66,7 @@ var works = map[string]work{
 	"nats-e2e":         natsEndToEnd,
 	"remoting-send":    remotingSend,
 	"remoting-consume": remotingConsume,
+	"remoting-e2e":     remotingEndToEnd,
 }
 
 // floorWork serves instead of loading.

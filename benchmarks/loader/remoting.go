@@ -22,7 +22,14 @@ const (
 	codeSendBatch = 320
 	pulledAtOnce  = 32
 	queuesOfTopic = 8
-	pollMs        = 1000
+	// How long a pull waits for a message: as long as official clients let it.
+	suspend = 15 * time.Second
+	// What a stored message has before its body, with hosts of IPv4 addresses; the last four bytes are the body's length.
+	beforeBody = 88
+	// Flags of a pull: commit the offset, wait for a message, take the subscription from the request.
+	flagCommit    = 1
+	flagSuspend   = 2
+	flagSubscribe = 4
 )
 
 type remotingHeader struct {
@@ -144,7 +151,7 @@ func (c *remotingConn) call(ctx context.Context, code int, fields map[string]str
 	if err != nil {
 		return remotingAnswer{}, err
 	}
-	timeout := time.NewTimer(callTimeout + pollMs*time.Millisecond)
+	timeout := time.NewTimer(callTimeout + suspend)
 	defer timeout.Stop()
 	select {
 	case answer, open := <-answered:
@@ -176,10 +183,16 @@ func remotingSend(ctx context.Context, o *options, begin func()) (*figures, erro
 }
 
 func remotingSendOne(ctx context.Context, conns []*remotingConn, m *maker, t *tally, number int64) {
-	code, body, properties := codeSend, m.body, m.remotingProperties()
 	if m.o.perRequest > 1 {
-		code, body, properties = codeSendBatch, m.remotingBatch(), "WAIT\x01true"
+		remotingSendBody(ctx, conns, m, codeSendBatch, m.remotingBatch(), "WAIT\x01true", t, number)
+	} else {
+		remotingSendBody(ctx, conns, m, codeSend, m.body, m.remotingProperties(), t, number)
 	}
+}
+
+func remotingSendBody(
+	ctx context.Context, conns []*remotingConn, m *maker, code int, body []byte, properties string, t *tally, number int64,
+) {
 	fields := map[string]string{
 		"a": "bench", "b": m.o.topic, "c": "TBW102", "d": "4", "f": "0", "h": "0", "i": properties, "j": "0", "k": "false",
 		"e": strconv.FormatInt(number%queuesOfTopic, 10),
@@ -243,10 +256,10 @@ func remotingConsume(ctx context.Context, o *options, begin func()) (*figures, e
 			offsets := map[int]int64{}
 			for turn := worker; ctx.Err() == nil && pulled.Load() < o.count; turn += o.inFlight {
 				queue := turn % queuesOfTopic
-				came, next := remotingPull(ctx, conns[worker%len(conns)], o, queue, offsets[queue], all[worker])
+				bodies, next := remotingPull(ctx, conns[worker%len(conns)], o, queue, offsets[queue], 0, all[worker])
 				offsets[queue] = next
-				all[worker].acknowledged += came
-				if pulled.Add(came) >= o.count {
+				all[worker].acknowledged += int64(len(bodies))
+				if pulled.Add(int64(len(bodies))) >= o.count {
 					stop()
 				}
 			}
@@ -256,35 +269,56 @@ func remotingConsume(ctx context.Context, o *options, begin func()) (*figures, e
 	return summed(all, time.Since(began)), nil
 }
 
-// remotingPull makes one pull that does not wait; returns how many messages came, and the offset to go on at.
-func remotingPull(ctx context.Context, c *remotingConn, o *options, queue int, offset int64, t *tally) (int64, int64) {
+// remotingPull makes one pull, which waits for a message at most as long as `wait`; returns the bodies of the messages
+// that came, and the offset to go on at.
+func remotingPull(
+	ctx context.Context, c *remotingConn, o *options, queue int, offset int64, wait time.Duration, t *tally,
+) ([][]byte, int64) {
+	flags := flagCommit | flagSubscribe
+	if wait > 0 {
+		flags |= flagSuspend
+	}
 	fields := map[string]string{
 		"consumerGroup": o.group, "topic": o.topic, "queueId": strconv.Itoa(queue),
 		"queueOffset": strconv.FormatInt(offset, 10), "maxMsgNums": strconv.Itoa(pulledAtOnce),
-		"sysFlag": "5", "commitOffset": strconv.FormatInt(offset, 10), "suspendTimeoutMillis": "0",
-		"subscription": "*", "subVersion": "0", "expressionType": "TAG",
+		"sysFlag": strconv.Itoa(flags), "commitOffset": strconv.FormatInt(offset, 10),
+		"suspendTimeoutMillis": strconv.FormatInt(wait.Milliseconds(), 10),
+		"subscription":         "*", "subVersion": "0", "expressionType": "TAG",
 	}
 	answer, err := c.call(ctx, codePull, fields, nil)
 	if err != nil {
 		if ctx.Err() == nil {
 			t.fail(err.Error())
 		}
-		return 0, offset
+		return nil, offset
 	}
 	next, err := strconv.ParseInt(answer.header.ExtFields["nextBeginOffset"], 10, 64)
 	if err != nil {
 		t.fail(fmt.Sprintf("code %d", answer.header.Code))
-		return 0, offset
+		return nil, offset
 	}
-	var came int64
-	for rest := answer.body; len(rest) >= 4; came++ {
-		size := binary.BigEndian.Uint32(rest)
-		if size < 4 || int(size) > len(rest) {
+	bodies := make([][]byte, 0, pulledAtOnce)
+	for rest := answer.body; len(rest) > 0; {
+		body, size := bodyOf(rest)
+		if size == 0 {
 			t.fail("a message that is cut off")
 			break
 		}
-		rest = rest[size:]
+		bodies, rest = append(bodies, body), rest[size:]
 	}
-	t.received += came
-	return came, next
+	t.received += int64(len(bodies))
+	return bodies, next
+}
+
+// bodyOf returns the body of the first stored message, and the size of the message; 0 when it is cut off.
+func bodyOf(stored []byte) ([]byte, int) {
+	if len(stored) < beforeBody {
+		return nil, 0
+	}
+	size := int(binary.BigEndian.Uint32(stored))
+	length := int(binary.BigEndian.Uint32(stored[beforeBody-4:]))
+	if size < beforeBody || size > len(stored) || length > size-beforeBody {
+		return nil, 0
+	}
+	return stored[beforeBody:][:length], size
 }
