@@ -76,6 +76,8 @@ class RemotingServer(ConnectionServer[RemotingConnection, ServedRequest]):
 
     def _end_task(self, task: asyncio.Task[None]) -> None:
         request = self.tasks.pop(task)
+        # Its context has the call, which can cancel it: a cycle, which only the garbage collector would find.
+        request.task = None
         request.drop_request()
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error  # the loop's exception handler logs it: `serve` raises nothing

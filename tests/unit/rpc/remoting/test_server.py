@@ -1,9 +1,12 @@
 """The server of the remoting protocol and its connections, with a function that answers by the body."""
 
 import asyncio
+import gc
 import time
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 import pytest
 
@@ -117,6 +120,42 @@ async def test_answers_come_in_any_order() -> None:
         assert (await client.read()).opaque == 2
         answering.may_answer.set()
         assert (await client.read()).opaque == 1
+
+
+class Held:
+    """What the task of a request holds in its context, as a front holds the call, which can cancel the request."""
+
+    def __init__(self, request: ServedRequest) -> None:
+        self.cancel = request.cancel_task
+
+
+held: ContextVar[Held] = ContextVar("held")
+
+
+async def test_a_request_that_waited_is_freed_without_the_garbage_collector() -> None:
+    freed: list[weakref.ref[Held]] = []
+
+    class Holding(Answering):
+        async def _answer_later(self, request: ServedRequest) -> None:
+            held.set(Held(request))
+            freed.append(weakref.ref(held.get()))
+            await super()._answer_later(request)
+            self.served.clear()
+
+    answering = Holding()
+    gc.disable()
+    try:
+        async with serving(answering) as (server, client):
+            client.send(Command(11, body=b"wait"))
+            await until(lambda: bool(freed))
+            answering.may_answer.set()
+            await client.read()
+            await until(lambda: not server.tasks)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert freed[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_the_server_asks_the_client() -> None:
