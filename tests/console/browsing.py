@@ -157,6 +157,6 @@ def visit(
     visiting = Visit(context.new_page(), address)
     try:
         yield visiting
-        assert visiting.said == []
+        assert visiting.said == [], visiting.said
     finally:
         context.close()
