@@ -5,6 +5,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import run_when_read
+from ternmq_broker.store.disk.files import WouldBlock
+from ternmq_broker.store.repairing.damage import AwaitsRepair
 from ternmq_common.shard.model import PulledMessages, QueueRef
 
 if TYPE_CHECKING:
@@ -28,6 +30,35 @@ class PullCalls:
         self._locks = locks
         self._resets = resets
         self._lines = itertools.count()
+
+    def pull_ready(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        limit: int,
+        reader: "QueueReaderId | None",
+        room: "AnswerRoom | None",
+    ) -> PulledMessages | None:
+        """Pull messages that are there in memory, as `pull_messages` does; None, and nothing is changed, if that may
+        have to wait."""
+        if reader is not None and reader.lock_hold_ms:
+            return None
+        if room is not None and not room.enter_open_room():
+            return None
+        pulled: PulledMessages | None = None
+        try:
+            pulled = self._consumption.reader.pull_messages(queue, offset, passing, limit)
+        except (WouldBlock, AwaitsRepair):
+            return None
+        finally:
+            if room is not None and (pulled is None or not pulled.messages):
+                room.leave_room()
+        if not pulled.messages and pulled.next_offset <= offset:
+            return None
+        if reader is not None:
+            self._locks.unlock_queue(reader.group, queue)
+        return pulled
 
     async def pull_messages(
         self,

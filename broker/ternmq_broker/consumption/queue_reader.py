@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ternmq_common.filters.message_filter import MessageFilter
 
 _log = logging.getLogger(__name__)
+_MESSAGE: Final = RecordKind.MESSAGE
 _LOST_MAX: Final = 100_000
 _LOGGED_MAX: Final = 1000
 
@@ -91,7 +92,18 @@ class QueueReader:
         self, topic: str, queue_id: int, located: "Mapping[int, MessageLocation]", passing: "MessageFilter"
     ) -> "list[Record]":
         """Read the located messages, keyed by offset, that are there and pass the filter; WouldBlock."""
-        records = [record for record in self._read_records(topic, queue_id, located) if record is not None]
+        return self._read_passing(topic, queue_id, list(located), list(located.values()), passing)
+
+    def _read_passing(
+        self,
+        topic: str,
+        queue_id: int,
+        offsets: "list[int]",
+        locations: "list[MessageLocation]",
+        passing: "MessageFilter",
+    ) -> "list[Record]":
+        found = self._read_records(topic, queue_id, offsets, locations)
+        records = [record for record in found if record is not None]
         if passing.takes_all:
             return records
         return [record for record in records if passing.passes_message(record.system, record.rest)]
@@ -99,11 +111,13 @@ class QueueReader:
     def pull_messages(self, queue: QueueRef, offset: int, passing: "MessageFilter", limit: int) -> PulledMessages:
         """Read up to `limit` messages from `offset` on, without a consumer group; WouldBlock."""
         locations = within_bytes(self._locate_all(queue.topic, queue.queue_id, offset, limit), PULL_BYTES_MAX)
-        chosen = dict(enumerate(locations, offset))
-        if not passing.takes_all:
-            chosen = {at: location for at, location in chosen.items() if passing.may_pass(location.tag_hash)}
-        records = self.read_located(queue.topic, queue.queue_id, chosen, passing)
         following = offset + len(locations)
+        offsets = list(range(offset, following))
+        if not passing.takes_all:
+            chosen = [number for number, each in enumerate(locations) if passing.may_pass(each.tag_hash)]
+            offsets = [offsets[number] for number in chosen]
+            locations = [locations[number] for number in chosen]
+        records = self._read_passing(queue.topic, queue.queue_id, offsets, locations, passing)
         total = 0
         for number, record in enumerate(records):
             total += delivered_bytes(record)
@@ -117,27 +131,27 @@ class QueueReader:
         return [offset for offset in sorted(offsets) if (topic, queue_id, offset) in self._lost] if self._lost else []
 
     def _read_records(
-        self, topic: str, queue_id: int, located: "Mapping[int, MessageLocation]"
+        self, topic: str, queue_id: int, offsets: "list[int]", locations: "list[MessageLocation]"
     ) -> "list[Record | None]":
-        locations = list(located.values())
         if _are_ascending(locations, self._log.log_end):
             records = self._records.read_records(locations, may_block=False)
         else:
             # Rows of the index are damaged: each by itself leads to no record, or to another one.
             records = [self._read_alone(location) for location in locations]
-        for number, (offset, record) in enumerate(zip(located, records, strict=True)):
+        for number, record in enumerate(records):
+            offset = offsets[number]
             if (
                 record is None
                 or record.queue_offset != offset
                 or record.queue_id != queue_id
                 or record.topic != topic
-                or record.kind is not RecordKind.MESSAGE
+                or record.kind is not _MESSAGE
             ):
                 records[number] = None
-                if record is not None or not self._records.has_expired(located[offset]):
-                    self._count_lost(
-                        topic, queue_id, offset, located[offset], "is damaged" if record is None else "is another"
-                    )
+                location = locations[number]
+                if record is not None or not self._records.has_expired(location):
+                    what = "is damaged" if record is None else "is another"
+                    self._count_lost(topic, queue_id, offset, location, what)
         return records
 
     def _read_alone(self, location: MessageLocation) -> "Record | None":

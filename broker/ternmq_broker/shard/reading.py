@@ -7,6 +7,8 @@ from ternmq_common.event_loop.done_result import DONE, DoneResult
 from ternmq_common.shard.model import PulledMessages, QueueBounds, QueueRef
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from ternmq_broker.consumption.consumption import Consumption
     from ternmq_broker.consumption.locks.queue_locks import QueueLocks
     from ternmq_broker.consumption.pulls import PullCalls
@@ -48,7 +50,7 @@ class BrokerReading:
         self._pollers = pollers
         self._delivered = delivered
 
-    async def pull(
+    def pull(
         self,
         queue: QueueRef,
         offset: int,
@@ -58,10 +60,26 @@ class BrokerReading:
         poll_s: float,
         reader: "QueueReaderId | None" = None,
         room: "AnswerRoom | None" = None,
-    ) -> PulledMessages:
-        """Read from `offset` on without claims; see `Pulls.pull_messages`."""
+    ) -> "Awaitable[PulledMessages]":
+        """Read from `offset` on without claims; see `PullCalls.pull_messages`."""
         if reader is not None:
             self._readers.note_pull(reader.group, reader.client_id, queue.topic, queue.queue_id)
+        pulled = self._pulls.pull_ready(queue, offset, passing, batch, reader, room)
+        if pulled is None:
+            return self._pull_later(queue, offset, passing, batch, poll_s, reader, room)
+        self._delivered.add_count(queue.topic, len(pulled.messages))
+        return DoneResult(pulled)
+
+    async def _pull_later(
+        self,
+        queue: QueueRef,
+        offset: int,
+        passing: "MessageFilter",
+        batch: int,
+        poll_s: float,
+        reader: "QueueReaderId | None",
+        room: "AnswerRoom | None",
+    ) -> PulledMessages:
         pulled = await self._pulls.pull_messages(
             queue, offset, passing, limit=batch, poll_s=poll_s, reader=reader, room=room
         )

@@ -43,13 +43,18 @@ class RecordReader:
         With `may_block` false it raises WouldBlock as `locate_messages` does, and AwaitsRepair where a record is
         damaged that another replica may have whole.
         """
-        held = [location for location in locations if location.size]
-        if not held:
+        start, end, count, total = -1, 0, 0, 0
+        for location in locations:
+            if location.size:
+                if start < 0:
+                    start = location.log_offset
+                end = location.log_offset + location.size
+                count += 1
+                total += location.size
+        if not count:
             return [None] * len(locations)
-        start = held[0].log_offset
-        span = held[-1].log_offset + held[-1].size - start
-        window = b""
-        if span <= max(_SPAN_FACTOR * sum(location.size for location in held), _BYTES_FOR_A_READ * len(held)):
+        span, window = end - start, b""
+        if span <= max(_SPAN_FACTOR * total, _BYTES_FOR_A_READ * count):
             # Not `suppress`, which is not compiled.
             try:
                 window = self._log.read_bytes(start, span, may_block=may_block)

@@ -30,6 +30,8 @@ _U64: Final = 1 << 64
 _SIGN_16: Final = 1 << 15
 _SIGN_32: Final = 1 << 31
 _SIGN_64: Final = 1 << 63
+# Compiled code compares integers up to this one as machine words, and larger ones as objects.
+_SHORT_MAX: Final = (1 << 62) - 1
 
 
 def read_u16_le(data: bytes, at: int) -> int:
@@ -71,7 +73,10 @@ def write_u32_le(writer: BytesWriter, value: int) -> None:
 
 
 def write_u64_le(writer: BytesWriter, value: int) -> None:
-    write_i64_le(writer, _signed(value, _SIGN_64))
+    if 0 <= value <= _SHORT_MAX:
+        write_i64_le(writer, value)
+    else:
+        write_i64_le(writer, _signed(value, _SIGN_64))
 
 
 def write_u16_be(writer: BytesWriter, value: int) -> None:
@@ -83,7 +88,10 @@ def write_u32_be(writer: BytesWriter, value: int) -> None:
 
 
 def write_u64_be(writer: BytesWriter, value: int) -> None:
-    write_i64_be(writer, _signed(value, _SIGN_64))
+    if 0 <= value <= _SHORT_MAX:
+        write_i64_be(writer, value)
+    else:
+        write_i64_be(writer, _signed(value, _SIGN_64))
 
 
 def replace_u32_be(writer: BytesWriter, at: int, value: int) -> None:

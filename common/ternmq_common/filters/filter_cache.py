@@ -3,12 +3,16 @@
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from ternmq_common.event_loop.done_result import DoneResult
 from ternmq_common.filters.sql_filter import SqlFilter
 from ternmq_common.filters.tag_filter import ALL, TagFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from ternmq_common.filters.message_filter import FilterText, MessageFilter
 
+_ALL_FOUND: Final = DoneResult(ALL)
 # A compiled condition takes about a hundred bytes for each character of its text.
 _CHARACTERS_MAX: Final = 256 * 1024
 
@@ -21,13 +25,14 @@ class FilterCache:
         self._compiled: dict[str, SqlFilter] = {}
         self._characters = 0
 
-    async def find_filter(self, written: "FilterText") -> "MessageFilter":
+    def find_filter(self, written: "FilterText") -> "Awaitable[MessageFilter]":
         """Return the compiled filter; ILLEGAL_FILTER_EXPRESSION if the text is invalid."""
         text = written.expression
-        if not written.is_sql:
-            if text == "*":
-                return ALL
-            return TagFilter.parse_expression(text)
+        if written.is_sql:
+            return self._find_sql_filter(text)
+        return _ALL_FOUND if text == "*" else DoneResult(TagFilter.parse_expression(text))
+
+    async def _find_sql_filter(self, text: str) -> "MessageFilter":
         compiled = self._compiled.get(text)
         if compiled is None:
             # The first one imports the parser, and a long one takes milliseconds.

@@ -67,6 +67,10 @@ class OutputRoom:
                 raise
         self._taken += 1
 
+    def take_open_place(self) -> None:
+        """Take a place of a room that is open."""
+        self._taken += 1
+
     def give_place_back(self) -> None:
         self._taken -= 1
         self.admit_waiting()
@@ -101,6 +105,15 @@ class AnswerRoom:
                     return False
             else:
                 await self._room.take_place()
+            self._held = True
+        return True
+
+    def enter_open_room(self) -> bool:
+        """Hold a place if that does not wait; False if it does."""
+        if not self._held:
+            if not self._room.is_open:
+                return False
+            self._room.take_open_place()
             self._held = True
         return True
 

@@ -41,6 +41,8 @@ class Language(IntEnum):
 
 _LANGUAGES: Final = {language.name: int(language) for language in Language}
 _LANGUAGE_NAMES: Final = {int(language): language.name for language in Language}
+_OTHER: Final = int(Language.OTHER)
+_OTHER_NAME: Final = Language.OTHER.name
 
 
 class InvalidField(ValueError):
@@ -147,7 +149,7 @@ def decode_command(serialization: int, header: bytes, body: bytes) -> Command:
             fields=json.extFields,
             body=body,
             remark=json.remark or "",
-            language=language if isinstance(language, int) else _LANGUAGES.get(language, int(Language.OTHER)),
+            language=language if isinstance(language, int) else _LANGUAGES.get(language, _OTHER),
             version=json.version,
         )
     if serialization == BINARY:
@@ -178,7 +180,7 @@ def encode_command(command: Command, serialization: int = JSON) -> bytes:
             command.fields,
         )
         return join_frame(BINARY, header, command.body)
-    language = _LANGUAGE_NAMES.get(command.language, Language.OTHER.name)
+    language = _LANGUAGE_NAMES.get(command.language, _OTHER_NAME)
     header = json_header.encode_header(
         command.code, language, command.version, command.opaque, command.flag, command.remark, command.fields
     )

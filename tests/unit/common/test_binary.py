@@ -28,7 +28,8 @@ each_form = pytest.mark.parametrize(("form", "write", "read"), FORMS, ids=[form 
 def edges(form: str) -> st.SearchStrategy[int]:
     """Numbers that fit, often those next to a limit."""
     end: int = 1 << 8 * struct.calcsize(form)
-    return st.one_of(st.integers(0, end - 1), st.sampled_from([0, 1, end // 2 - 1, end // 2, end - 1]))
+    limits = [limit + more for limit in (0, end // 4, end // 2, end) for more in (-1, 0) if 0 <= limit + more < end]
+    return st.one_of(st.integers(0, end - 1), st.sampled_from(limits))
 
 
 @each_form

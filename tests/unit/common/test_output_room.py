@@ -85,9 +85,28 @@ async def test_the_turn_of_one_that_is_cancelled_goes_to_the_next() -> None:
     await asyncio.gather(first, return_exceptions=True)
 
 
+async def leave_all(peer: Peer, calls: list[AnswerRoom], entering: dict[int, asyncio.Task[bool]]) -> None:
+    """The peer reads, and all leave: all that waited had their turn, and nobody has a place."""
+    peer.reads()
+    await turns()
+    held = sum(call._held for call in calls)
+    waiting = sum(not task.done() for task in entering.values())
+    assert held == peer.room._taken
+    assert not waiting or held == PLACES_MAX
+    for call in calls:
+        call.leave_room()
+        await turns()
+    assert all(task.done() for task in entering.values())
+    for call in calls:
+        call.leave_room()
+    assert (peer.room._taken, peer.room._waiting or None) == (0, None)
+    outcomes = await asyncio.gather(*entering.values(), return_exceptions=True)
+    assert all(outcome is True or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+
+
 ACTIONS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["enter", "leave", "cancel"]), st.integers(0, 7)),
+        st.tuples(st.sampled_from(["enter", "enter at once", "leave", "cancel"]), st.integers(0, 7)),
         st.tuples(st.just("unread"), st.integers(0, FULL + 2)),
         st.tuples(st.just("turn"), st.just(0)),
     ),
@@ -105,6 +124,9 @@ def test_whatever_happens_no_place_is_lost_or_given_twice(actions: list[tuple[st
         for action, number in actions:
             if action == "enter" and (number not in entering or entering[number].done()):
                 entering[number] = asyncio.create_task(calls[number].enter_room())
+            elif action == "enter at once" and (number not in entering or entering[number].done()):
+                was_open = calls[number].is_open
+                assert calls[number].enter_open_room() == was_open == calls[number]._held
             elif action == "leave" and (number not in entering or entering[number].done()):
                 calls[number].leave_room()
             elif action == "cancel" and number in entering:
@@ -114,20 +136,6 @@ def test_whatever_happens_no_place_is_lost_or_given_twice(actions: list[tuple[st
             elif action == "turn":
                 await asyncio.sleep(0)
             assert sum(call._held for call in calls) <= peer.room._taken <= PLACES_MAX
-        peer.reads()
-        await turns()
-        held = sum(call._held for call in calls)
-        waiting = sum(not task.done() for task in entering.values())
-        assert held == peer.room._taken
-        assert not waiting or held == PLACES_MAX
-        for call in calls:
-            call.leave_room()
-            await turns()
-        assert all(task.done() for task in entering.values())
-        for call in calls:
-            call.leave_room()
-        assert (peer.room._taken, peer.room._waiting or None) == (0, None)
-        outcomes = await asyncio.gather(*entering.values(), return_exceptions=True)
-        assert all(outcome is True or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+        await leave_all(peer, calls, entering)
 
     asyncio.run(run())

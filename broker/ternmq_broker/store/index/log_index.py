@@ -26,7 +26,7 @@ from ternmq_broker.store.disk.latest_file import LatestFile
 from ternmq_broker.store.index import index_block
 from ternmq_broker.store.index.index_block import ROW_BYTES, BadBlock, BlockContent, BlockHead, IndexRun, key_hash
 from ternmq_broker.store.index.key_table import DamagedKeys
-from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex
+from ternmq_broker.store.index.queue_index import MessageLocation, QueueIndex, decode_rows
 from ternmq_broker.store.interpreter_yield import yield_interpreter
 from ternmq_broker.store.log.commit_log import NO_LIMIT
 from ternmq_broker.store.operations.unacknowledged_changes import UnacknowledgedChanges
@@ -456,12 +456,7 @@ class LogIndex:
         data = block.file.read(
             block.head.rows_at + row * ROW_BYTES, min(count, following) * ROW_BYTES, may_block=may_block
         )
-        rows = array("I", data)
-        base = block.head.base
-        return [
-            MessageLocation(base + position, size, tag)
-            for position, size, tag in zip(rows[0::3], rows[1::3], rows[2::3], strict=True)
-        ]
+        return decode_rows(data, block.head.base)
 
     def find_candidates(self, search: "KeySearch") -> "Iterator[int]":
         """Yield the log offsets of records that may have the key, newest first, each once; reads files, so for a

@@ -6,7 +6,8 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ternmq_broker.store.index.index_block import IndexRun, key_prefix_hash
+from ternmq_broker.store.index.index_block import ROW_BYTES, IndexRun, key_prefix_hash
+from ternmq_common.binary.numbers import read_u32_le
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,14 @@ class MessageLocation:
         self.log_offset = log_offset
         self.size = size
         self.tag_hash = tag_hash
+
+
+def decode_rows(data: bytes, base: int) -> list[MessageLocation]:
+    """Return the locations that whole rows of a block have, whose positions are relative to `base`."""
+    return [
+        MessageLocation(base + read_u32_le(data, at), read_u32_le(data, at + 4), read_u32_le(data, at + 8))
+        for at in range(0, len(data) - ROW_BYTES + 1, ROW_BYTES)
+    ]
 
 
 class QueueIndex:
@@ -193,14 +202,11 @@ class QueueIndex:
 
     def locate_in_memory(self, offset: int, count: int) -> list[MessageLocation]:
         """Return up to `count` locations from `offset` on; `offset` must be in memory."""
-        at = offset - self.tail_first
-        assert at >= 0
-        return [
-            MessageLocation(*row)
-            for row in zip(
-                self._positions[at : at + count], self._sizes[at : at + count], self._tags[at : at + count], strict=True
-            )
-        ]
+        first = offset - self.tail_first
+        assert first >= 0
+        positions, sizes, tags = self._positions, self._sizes, self._tags
+        last = min(first + count, len(positions))
+        return [MessageLocation(positions[at], sizes[at], tags[at]) for at in range(first, last)]
 
     def find_row(self, offset: int) -> tuple[int, int, int]:
         """Return, for an `offset` below `tail_first`, its block, its row there, and how many rows of that run are left

@@ -94,6 +94,8 @@ _COPIED_BYTES_MAX: Final = 8 << 10
 _PIECE_BYTES: Final = 32 << 10
 _MISFIT: Final = "has bytes that do not fit its checksum"
 KINDS: Final = {kind.value: kind for kind in RecordKind}
+_MESSAGE: Final = RecordKind.MESSAGE
+_MESSAGE_NUMBER: Final = 1
 
 
 class BadRecord(Exception):
@@ -350,7 +352,7 @@ def decode_record(data: bytes, log_offset: int, key: int) -> Record:
         or read_u32_le(data, _HEAD_BYTES) != crc32(data[:_HEAD_BYTES]) ^ key
         or read_u64_le(data, LOG_OFFSET_AT) != log_offset
         or flags & ~_FLAGS
-        or kind not in KINDS
+        or (kind != _MESSAGE_NUMBER and kind not in KINDS)
     ):
         decode_head(data, log_offset, key)
         raise AssertionError("the header is whole")
@@ -367,7 +369,7 @@ def decode_record(data: bytes, log_offset: int, key: int) -> Record:
     if read_u32_le(data, _CONTENT_CHECK_AT) != check:
         raise BadContent(_MISFIT, size)
     record = Record(
-        KINDS[kind],
+        _MESSAGE if kind == _MESSAGE_NUMBER else KINDS[kind],
         topic.decode(),
         read_u32_le(data, _QUEUE_ID_AT),
         read_u64_le(data, _QUEUE_OFFSET_AT),

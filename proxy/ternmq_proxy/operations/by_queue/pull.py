@@ -104,9 +104,11 @@ async def ensure_pulling_group(name: str, call: "Call", services: "Services") ->
 
 
 async def _pull_from_queue(request: QueuePull, call: "Call", services: "Services") -> QueuePullResult:
-    group = await ensure_pulling_group(request.group, call, services)
+    catalog = services.catalog
+    # Most pulls are of a group and a topic that are known, and need no coroutine for it.
+    group = catalog.known_group(request.group) or await ensure_pulling_group(request.group, call, services)
     require_offsets(group)
-    topic = await find_used_topic(request.queue.topic, services)
+    topic = catalog.known_topic(request.queue.topic) or await find_used_topic(request.queue.topic, services)
     queue = find_queue_of(topic, request.queue, services)
     check_readable(topic)
     reader = QueueReaderId(group.name, call.require_client(), group.queue_lock_hold_ms)
@@ -121,15 +123,15 @@ async def _pull_from_queue(request: QueuePull, call: "Call", services: "Services
         moved = bounds.maximum if offset > bounds.maximum else bounds.minimum
         return _without_messages(AnswerKind.OFFSET_MOVED, moved, bounds)
     passing = await services.filters.find_filter(request.filter_text)
-    take = partial(_pull_batch, queue, offset, passing, reader, call, services)
     batch = min(max(1, request.batch), PULL_BATCH_MAX)
     poll_s = max(0.0, min(request.poll_s, services.long_poll_max_ms / 1000))
     quotas = services.quotas
     meters = quotas.receiver_meters(call.user, queue.topic, group.name, call.client_id) if quotas.limits_out else []
     if meters:
+        take = partial(_pull_batch, queue, offset, passing, reader, call, services)
         pulled = await take_within(meters, batch, poll_s, take, _count_messages, quotas.now)
     else:
-        pulled = await take(batch, poll_s)
+        pulled = await _pull_batch(queue, offset, passing, reader, call, services, batch, poll_s)
     if pulled is None:
         return _without_messages(AnswerKind.THROTTLED, offset, bounds)
     if not pulled.messages:

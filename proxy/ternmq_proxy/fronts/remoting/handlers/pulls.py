@@ -41,7 +41,7 @@ async def pull_messages(context: "RemotingCall") -> Command:
         queue=QueueRef(topic, context.broker, max(0, command.get_int32("queueId"))),
         group=group,
         offset=offset,
-        filter_text=await _find_filter(group, topic, flags, context),
+        filter_text=_read_filter(command) if flags & HAS_SUBSCRIPTION else await _find_filter(group, topic, context),
         batch=command.get_int32("maxMsgNums", _DEFAULT_BATCH),
         poll_s=poll_s,
         commit=commit if commit is None or commit > 0 else None,
@@ -50,12 +50,14 @@ async def pull_messages(context: "RemotingCall") -> Command:
     return _answer_pulled(result, context)
 
 
-async def _find_filter(group: str, topic: str, flags: int, context: "RemotingCall") -> "FilterText":
-    """Return the filter of the request, or else that of the group's heartbeats."""
-    command = context.command
-    if flags & HAS_SUBSCRIPTION:
-        expression, kind = command.get_text("subscription", ""), command.get_text("expressionType", "")
-        return ALL_TEXT if expression == "*" and kind == "TAG" else filter_of(expression, kind)
+def _read_filter(command: Command) -> "FilterText":
+    """Return the filter of the request."""
+    expression, kind = command.get_text("subscription", ""), command.get_text("expressionType", "")
+    return ALL_TEXT if expression == "*" and kind == "TAG" else filter_of(expression, kind)
+
+
+async def _find_filter(group: str, topic: str, context: "RemotingCall") -> "FilterText":
+    """Return the filter in the group's heartbeats, for a request without one."""
     subscriptions = await context.memberships.find_subscriptions(group)
     known = None if subscriptions is None else subscriptions.get(topic)
     if known is None:
@@ -63,7 +65,7 @@ async def _find_filter(group: str, topic: str, flags: int, context: "RemotingCal
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's {missing} is in no heartbeat: {group}, {topic}"
         )
-    if known.version < command.get_int64("subVersion", 0):
+    if known.version < context.command.get_int64("subVersion", 0):
         raise RequestRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription is not the latest")
     return known.filter
 

@@ -7,8 +7,11 @@ Ordinary   are NORMAL messages, uncompressed, with nothing hidden and without tr
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import astuple
+
 from ternmq_common.binary.checksum import crc32
 from ternmq_common.binary.numbers import (
+    read_u32_le,
     replace_u16_be,
     replace_u32_be,
     write_u16_be,
@@ -32,7 +35,7 @@ from ternmq_rpc.remoting.message_records import (
 if TYPE_CHECKING:
     from librt.strings import BytesWriter
 
-    from ternmq_common.shard.model import StoredMessage
+    from ternmq_common.shard.model import QueueRef, StoredMessage
 
 _CRC_MASK: Final = 0x7FFF_FFFF
 _LENGTH_BYTES: Final = 2
@@ -54,7 +57,7 @@ _BORN: Final = 0x3A
 _HOST: Final = 0x42
 _SECONDS: Final = 0x08  # of a Timestamp
 _NANOS: Final = 0x10
-_IDENTITY_NORMAL: Final = bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageType.NORMAL))
+_IDENTITY_NORMAL: Final = int.from_bytes((0x28, definition_pb2.IDENTITY, 0x30, MessageType.NORMAL), "little")
 _MILLISECOND_NS: Final = 1_000_000
 _RESERVED: Final = frozenset([name.encode() for name in names.RESERVED])
 _TO_ID: Final = f"{names.UNIQUE_KEY}\x01".encode()
@@ -74,17 +77,19 @@ class _PackedHost:
 
 class OrdinaryRecords:
     """Writes records for the connections of one address: `store_host`. What a message has in common with the one
-    before is reused."""
+    before, mostly of the same queue and producer, is reused."""
 
     __slots__ = (
         "_birth",
+        "_born_host",
+        "_born_host_text",
         "_born_ms",
-        "_broker",
         "_end",
         "_first_number",
         "_hosts",
+        "_queue",
+        "_queue_id",
         "_store_host",
-        "_topic",
         "_topic_bytes",
     )
 
@@ -95,10 +100,12 @@ class OrdinaryRecords:
         ).encode()
         self._birth = b""
         self._born_ms = 0
-        self._broker = ""
-        self._first_number = 0
+        self._born_host_text = b""
         self._hosts: dict[bytes, _PackedHost] = {}
-        self._topic = ""
+        self._born_host = self._pack_born_host(b"")
+        self._queue: QueueRef | None = None
+        self._queue_id = 0
+        self._first_number = 0
         self._topic_bytes = b""
 
     def write_message(self, writer: "BytesWriter", stored: "StoredMessage") -> bool:
@@ -112,8 +119,16 @@ class OrdinaryRecords:
         return True
 
     def _write_ordinary(self, writer: "BytesWriter", stored: "StoredMessage") -> None:
-        system: bytes = stored.system
-        rest: bytes = stored.rest
+        queue: QueueRef
+        queue_offset: int
+        stored_ms: int
+        system: bytes
+        rest: bytes
+        log_offset: int
+        # One call for all fields: each costs as much by itself.
+        queue, queue_offset, stored_ms, system, rest, log_offset, _ = astuple(stored)
+        if queue is not self._queue:
+            self._note_queue(queue)
         end = len(system)
         user_properties: list[bytes] = []
         body = rest[_read_user_properties(rest, user_properties) :]
@@ -132,7 +147,7 @@ class OrdinaryRecords:
         if system[at] != _DIGEST:
             raise NotOrdinary
         _, at = content_span(system, at + 1, end)
-        if system[at : at + 4] != _IDENTITY_NORMAL or system[at + 4] != _BORN:
+        if read_u32_le(system, at) != _IDENTITY_NORMAL or system[at + 4] != _BORN:
             raise NotOrdinary
         begin, at = content_span(system, at + 5, end)
         birth = system[begin:at]
@@ -145,27 +160,26 @@ class OrdinaryRecords:
         if at != end:
             raise NotOrdinary
         start = len(writer)
-        self._write_fields(writer, stored, body, self._pack_born_host(system[begin:at]))
+        self._note_born_host(system[begin:at])
+        self._write_fields(writer, queue_offset, log_offset, stored_ms, body)
         self._write_properties(writer, user_properties, message_id, keys, tag)
         replace_u32_be(writer, start, len(writer) - start)
 
-    def _write_fields(self, writer: "BytesWriter", stored: "StoredMessage", body: bytes, born: _PackedHost) -> None:
+    def _write_fields(
+        self, writer: "BytesWriter", queue_offset: int, log_offset: int, stored_ms: int, body: bytes
+    ) -> None:
         """Write the parts before the properties (`message_records.py`)."""
-        queue, store = stored.queue, self._store_host
-        if queue.topic != self._topic:
-            self._note_topic(queue.topic)
-        if queue.broker != self._broker:
-            self._broker, self._first_number = queue.broker, first_number(queue.broker)
+        born, store = self._born_host, self._store_host
         writer.write(_NO_SIZE_AND_MAGIC)
         write_u32_be(writer, crc32(body) & _CRC_MASK)
-        write_u32_be(writer, queue.queue_id)
+        write_u32_be(writer, self._queue_id)
         writer.write(_NO_FLAG)
-        write_u64_be(writer, stored.queue_offset)
-        write_u64_be(writer, self._first_number | stored.log_offset & OFFSET_MASK)
+        write_u64_be(writer, queue_offset)
+        write_u64_be(writer, self._first_number | log_offset & OFFSET_MASK)
         write_u32_be(writer, (BORN_HOST_IPV6 if born.is_ipv6 else 0) | (STORE_HOST_IPV6 if store.is_ipv6 else 0))
         write_u64_be(writer, self._born_ms)
         writer.write(born.data)
-        write_u64_be(writer, stored.stored_ms)
+        write_u64_be(writer, stored_ms)
         writer.write(store.data)
         writer.write(_NO_TIMES_AND_HALF)
         write_u32_be(writer, len(body))
@@ -193,11 +207,19 @@ class OrdinaryRecords:
             raise NotOrdinary
         replace_u16_be(writer, start, length)
 
-    def _note_topic(self, name: str) -> None:
-        topic = name.encode()
+    def _note_queue(self, queue: "QueueRef") -> None:
+        topic = queue.topic.encode()
         if len(topic) > TOPIC_BYTES_MAX_1:
             raise NotOrdinary
-        self._topic, self._topic_bytes = name, bytes((len(topic),)) + topic
+        self._topic_bytes = bytes((len(topic),)) + topic
+        self._first_number = first_number(queue.broker)
+        self._queue_id = queue.queue_id
+        self._queue = queue
+
+    def _note_born_host(self, text: bytes) -> None:
+        if text != self._born_host_text:
+            self._born_host = self._pack_born_host(text)
+            self._born_host_text = text
 
     def _pack_born_host(self, text: bytes) -> _PackedHost:
         host = self._hosts.get(text)
