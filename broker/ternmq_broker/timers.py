@@ -192,12 +192,12 @@ class TimerDelivery:
         except BaseException:
             self._index.return_timers(due)
             raise
-        arrived = Counter(draft.topic for draft in drafts if draft.kind is RecordKind.MESSAGE)
+        arrived = Counter((draft.topic, draft.queue_id) for draft in drafts if draft.kind is RecordKind.MESSAGE)
         self._flusher.when_readable(self._store.log.log_end, lambda: self._wake_pollers(arrived))
 
-    def _wake_pollers(self, arrived: "Counter[str]") -> None:
-        for topic, count in arrived.items():
-            self._pollers.wake_topic(topic, count)
+    def _wake_pollers(self, arrived: "Counter[tuple[str, int]]") -> None:
+        for (topic, queue_id), count in arrived.items():
+            self._pollers.wake_queue(topic, queue_id, count)
             if self._on_retries is not None and topic.startswith(RETRY_PREFIX):
                 self._on_retries(topic)
 

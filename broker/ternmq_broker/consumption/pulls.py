@@ -1,7 +1,6 @@
 """Reads messages by offset, without claims; waits at the end of a queue."""
 
 import asyncio
-import itertools
 from typing import TYPE_CHECKING
 
 from ternmq_broker.cold_reads import run_when_read
@@ -29,7 +28,6 @@ class PullCalls:
         self._pollers = pollers
         self._locks = locks
         self._resets = resets
-        self._lines = itertools.count()
 
     def pull_ready(
         self,
@@ -117,7 +115,7 @@ class PullCalls:
                 return pulled
             if group and self._resets.is_pending(group, queue.topic, queue.queue_id):
                 return pulled
-            if not await self._wait_for_message(queue.topic, end - loop.time()):
+            if not await self._wait_for_message(queue, end - loop.time()):
                 return pulled
 
     async def _pull_with_room(
@@ -140,10 +138,9 @@ class PullCalls:
                     room.leave_room()
         return pulled
 
-    async def _wait_for_message(self, topic: str, seconds: float) -> bool:
-        """Wait for a message of the topic; False if none came in time."""
-        # Pulls do not compete, so each has a wait queue of its own, under a name that no group can have.
-        return await self._pollers.wait_for_messages(f"\n{next(self._lines)}", topic, max(0, seconds))
+    async def _wait_for_message(self, queue: QueueRef, seconds: float) -> bool:
+        """Wait for a message of the queue; False if none came in time."""
+        return await self._pollers.wait_at_end(queue.topic, queue.queue_id, max(0, seconds))
 
     async def wait_for_more(self, queue: QueueRef, offset: int, poll_s: float) -> bool:
         """Whether the queue has a message at or behind that offset, or gets one within `poll_s` seconds.
@@ -153,7 +150,7 @@ class PullCalls:
         loop = asyncio.get_running_loop()
         end = loop.time() + poll_s
         while not await self._has_more(queue, offset):
-            if self._is_beyond(queue, offset) or not await self._wait_for_message(queue.topic, end - loop.time()):
+            if self._is_beyond(queue, offset) or not await self._wait_for_message(queue, end - loop.time()):
                 return False
         return True
 

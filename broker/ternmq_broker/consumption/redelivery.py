@@ -289,7 +289,7 @@ class Redelivery:
         await self._flusher.wait_until_durable(log_end)
         self._finish_moved(placed)
         for topic, entries in copies.items():
-            self._pollers.wake_topic(topic, len(entries))
+            self._pollers.wake_queue(topic, 0, len(entries))
 
     def _count_copies(self, move: _PendingMove, copies: int) -> None:
         if move.reason is None:

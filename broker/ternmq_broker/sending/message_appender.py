@@ -170,6 +170,9 @@ class MessageAppender:
         if error is None:
             for topic, messages in readable.items():
                 self._pollers.wake_topic(topic, messages)
+            if self._pollers.has_pulls:
+                for batch, _ in came:
+                    self._pollers.wake_pulls(batch.topic, batch.queue_id)
 
     def _answer_requests(self, came: _Requests, firsts: list[int], error: MessagingError | None) -> None:
         for (_, done), first in zip(came, firsts, strict=True):
@@ -177,7 +180,7 @@ class MessageAppender:
 
     def _wake_pollers(self, came: _Requests) -> None:
         for batch, _ in came:
-            self._pollers.wake_topic(batch.topic, len(batch.messages))
+            self._pollers.wake_queue(batch.topic, batch.queue_id, len(batch.messages))
 
 
 def _waits_for_replicas(_topic: str) -> bool:

@@ -128,7 +128,7 @@ class BrokerReading:
         if reader is None:
             self._queue_locks.reset_offset(group, queue, offset)
             if self._resets.note_reset(group, queue.topic, queue.queue_id, offset):
-                self._pollers.wake_topic(queue.topic, 1)
+                self._pollers.wake_pulls(queue.topic, queue.queue_id)
         elif reader.lock_hold_ms:
             self._queue_locks.move_offset(reader, queue, offset)
         else:

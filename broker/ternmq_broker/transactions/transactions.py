@@ -283,7 +283,9 @@ class Transactions:
             raise self._flusher.failure
         self._store.writer.append_drafts([draft], self._clock.now_ms())
         if draft.kind is RecordKind.MESSAGE:
-            self._flusher.when_readable(self._store.log.log_end, lambda: self._pollers.wake_topic(draft.topic, 1))
+            self._flusher.when_readable(
+                self._store.log.log_end, lambda: self._pollers.wake_queue(draft.topic, draft.queue_id, 1)
+            )
 
     def _remember_end(self, log_offset: int, end: _TransactionEnd) -> None:
         self._ends[log_offset] = end

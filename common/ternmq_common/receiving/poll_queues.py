@@ -1,8 +1,10 @@
-"""Wait queues of polls, by topic and group, and which poll is woken when messages come.
+"""Wait queues of polls, by topic and group, and which poll is woken when messages come; pulls, by message queue.
 
 A message that becomes readable wakes one poll of each group that waits for its topic; a message that becomes ready for
 redelivery wakes one poll of its group. A poll that is woken in vain (another one took several messages, or a filter
 let nothing pass) may wait on at its place: the one that waits longest is next, and none starves.
+
+Pulls do not compete: all that wait at the end of a message queue are woken by its next message, by others none.
 
 Beside polls there are watchers, which are all notified once when there may be messages: proxies, each with wait queues
 of its own.
@@ -32,11 +34,12 @@ _SLOT_S: Final = 0.01
 
 
 class PollQueues:
-    """The wait queues of polls, by topic and group; `line_max` polls may wait in each."""
+    """The wait queues of polls, by topic and group, in each of which `line_max` may wait; and the pulls that wait."""
 
     def __init__(self, line_max: int = POLLS_PER_GROUP_AND_TOPIC) -> None:
         self._line_max = line_max
         self._lines: dict[str, dict[str, Line]] = {}
+        self._pulls: dict[tuple[str, int], dict[asyncio.Future[bool], None]] = {}
         self._places = itertools.count()
         self._watchers: dict[str, dict[str, dict[Watcher, None]]] = {}
         self._alarms = _WaitTimers()
@@ -48,7 +51,7 @@ class PollQueues:
 
     @property
     def waiting_count(self) -> int:
-        """How many polls wait."""
+        """How many polls and pulls wait."""
         return self._count
 
     def close(self) -> None:
@@ -59,6 +62,8 @@ class PollQueues:
                 for _, future in line:
                     if not future.done():
                         future.set_result(False)
+        for pulls in self._pulls.values():
+            _expire_waits(pulls)
 
     def has_waiting(self, group: str, topic: str) -> bool:
         return group in self._lines.get(topic, ()) or group in self._watchers.get(topic, ())
@@ -98,6 +103,28 @@ class PollQueues:
             self._alarms.unset_timer(future, slot)
             self._leave_queue(group, topic, line, waiting)
 
+    async def wait_at_end(self, topic: str, queue_id: int, seconds: float) -> bool:
+        """Wait for the next message of that message queue; False when `seconds` passed first, up to a hundredth of a
+        second later. TOO_MANY_REQUESTS when too many polls and pulls wait."""
+        if self.closed:
+            return False
+        if self._count >= POLLS_IN_ALL:
+            raise MessagingError(ErrorCode.TOO_MANY_REQUESTS, f"{self._count} polls wait; {POLLS_IN_ALL} may")
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._pulls.setdefault((topic, queue_id), {})[future] = None
+        self._count += 1
+        slot = self._alarms.set_timer(future, seconds)
+        try:
+            return await future
+        finally:
+            self._count -= 1
+            self._alarms.unset_timer(future, slot)
+            pulls = self._pulls.get((topic, queue_id))
+            if pulls is not None:
+                pulls.pop(future, None)
+                if not pulls:
+                    del self._pulls[topic, queue_id]
+
     def _leave_queue(self, group: str, topic: str, line: "Line", waiting: "tuple[int, asyncio.Future[bool]]") -> None:
         if waiting in line:
             line.remove(waiting)
@@ -135,6 +162,22 @@ class PollQueues:
         for group in {**self._lines.get(topic, {}), **self._watchers.get(topic, {})}:
             self.wake_group(group, topic, messages)
 
+    @property
+    def has_pulls(self) -> bool:
+        """Whether any pull waits."""
+        return bool(self._pulls)
+
+    def wake_pulls(self, topic: str, queue_id: int) -> None:
+        """Wake the pulls that wait at the end of that message queue: a message became readable there."""
+        for future in self._pulls.pop((topic, queue_id), ()):
+            if not future.done():
+                future.set_result(True)
+
+    def wake_queue(self, topic: str, queue_id: int, messages: int) -> None:
+        """Wake polls of all groups, and pulls: that many messages became readable in that message queue."""
+        self.wake_topic(topic, messages)
+        self.wake_pulls(topic, queue_id)
+
     def wake_group(self, group: str, topic: str, messages: int) -> None:
         """Wake polls of the group: that many messages became ready for it."""
         if self.on_lite_messages is not None and is_lite_queue(topic):
@@ -150,9 +193,11 @@ class PollQueues:
                 messages -= 1
 
     def wake_all(self, messages: int) -> None:
-        """Wake polls of all topics and groups: messages may have come for any."""
+        """Wake polls of all topics and groups, and all pulls: messages may have come for any."""
         for topic in {**self._lines, **self._watchers}:
             self.wake_topic(topic, messages)
+        for key in list(self._pulls):
+            self.wake_pulls(*key)
 
     def _notify_watchers(self, group: str, topic: str) -> None:
         groups = self._watchers.get(topic)

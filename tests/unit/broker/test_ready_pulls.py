@@ -1,5 +1,6 @@
 """Pulls of what is in memory: they are answered at once, and leave no trace where they have to wait after all."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from ternmq_common.clock import SystemClock
 from ternmq_common.event_loop.done_result import DoneResult
 from ternmq_common.filters.tag_filter import ALL, TagFilter
 from ternmq_common.receiving.output_room import PLACES_MAX, AnswerRoom, OutputRoom
+from ternmq_common.receiving.poll_queues import PollQueues
 from ternmq_common.server_settings import FlushMode, ServerSettings
 from ternmq_common.shard.model import ConsumerGroup, NewMessage, PulledMessages, QueueReaderId, QueueRef
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.local import LocalMessageService
+from tests.support.until import until
 
 QUEUE = QueueRef("orders", "broker-0", 0)
 READER = QueueReaderId("billing", "client-1", 0)
@@ -111,3 +114,25 @@ async def test_messages_on_the_disk_are_read_in_a_thread(
     assert not answer._held
     assert len((await pull).messages) == 3
     assert answer._held
+
+
+@pytest.mark.plain
+async def test_a_message_of_another_queue_does_not_wake_a_pull(
+    service: LocalMessageService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+    wait = PollQueues.wait_at_end
+
+    async def wait_noted(polls: PollQueues, topic: str, queue_id: int, seconds: float) -> bool:
+        waits.append(queue_id)
+        return await wait(polls, topic, queue_id, seconds)
+
+    monkeypatch.setattr(PollQueues, "wait_at_end", wait_noted)
+    pull = asyncio.ensure_future(service.reading.pull(QUEUE, 3, ALL, batch=32, poll_s=20))
+    await until(lambda: bool(waits))
+    for queue_id in (1, 2, 0):
+        properties = definition_pb2.SystemProperties(message_id=f"n{queue_id}").SerializeToString()
+        queue = QueueRef(QUEUE.topic, QUEUE.broker, queue_id)
+        await service.sending.append(queue, [NewMessage(0, properties, b"", (f"n{queue_id}",))])
+    assert [each.queue_offset for each in (await pull).messages] == [3]
+    assert waits == [0]

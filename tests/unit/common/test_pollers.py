@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.receiving.poll_queues import PollQueues
+from ternmq_common.receiving.poll_queues import POLLS_IN_ALL, PollQueues
 from ternmq_protos.v2 import definition_pb2
 
 
@@ -144,3 +144,64 @@ async def test_waits_that_end_together_share_a_timer(monkeypatch: pytest.MonkeyP
     assert timers == [1005.0]
     pollers.close()
     assert not any(await asyncio.gather(*waiting))
+
+
+def pull(pollers: PollQueues, queue_id: int, seconds: float = 20, topic: str = "t") -> asyncio.Task[bool]:
+    return asyncio.create_task(pollers.wait_at_end(topic, queue_id, seconds))
+
+
+async def test_a_message_wakes_all_pulls_of_its_queue_and_no_others() -> None:
+    pollers = PollQueues()
+    theirs, others = [pull(pollers, 1) for _ in range(3)], [pull(pollers, 0), pull(pollers, 1, topic="other")]
+    receive = poll(pollers)
+    await asyncio.sleep(0)
+    pollers.wake_queue("t", 1, 1)
+    assert await asyncio.gather(*theirs, receive) == [True] * 4
+    assert await woken(others) == 0
+    pollers.wake_topic("t", 1)  # of receives alone
+    assert await woken(others) == 0
+    pollers.wake_all(1)
+    assert await asyncio.gather(*others) == [True, True]
+    assert (pollers.has_pulls, pollers.waiting_count) == (False, 0)
+
+
+async def test_a_pull_that_ends_leaves_nothing_behind_and_others_waiting() -> None:
+    pollers = PollQueues()
+    stays, gone = pull(pollers, 1), pull(pollers, 1)
+    assert not await pull(pollers, 1, seconds=0.001)
+    gone.cancel()
+    assert await woken([gone, stays]) == 1
+    assert pollers.waiting_count == 1
+    pollers.wake_pulls("t", 1)
+    pollers.wake_pulls("t", 1)
+    assert await stays
+    assert not pollers.has_pulls
+
+
+async def test_a_pull_that_begins_to_wait_while_others_are_woken_waits_for_the_next_message() -> None:
+    pollers = PollQueues()
+    first = pull(pollers, 1)
+    await asyncio.sleep(0)
+    pollers.wake_pulls("t", 1)
+    second = pull(pollers, 1)
+    assert await first
+    assert await woken([second]) == 0
+    pollers.wake_pulls("t", 1)
+    assert await second
+
+
+async def test_the_end_ends_waiting_pulls_and_later_ones() -> None:
+    pollers = PollQueues()
+    waiting = pull(pollers, 1)
+    await asyncio.sleep(0)
+    pollers.close()
+    assert [await waiting, await pull(pollers, 1)] == [False, False]
+    assert pollers.waiting_count == 0
+
+
+async def test_pulls_beyond_the_limit_of_all_waits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pollers = PollQueues()
+    monkeypatch.setattr(pollers, "_count", POLLS_IN_ALL)
+    with pytest.raises(MessagingError) as refused:
+        await pollers.wait_at_end("t", 1, 20)
+    assert refused.value.code == definition_pb2.TOO_MANY_REQUESTS
