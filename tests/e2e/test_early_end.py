@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -67,9 +68,15 @@ def fifo(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def reader_waits_at(fifo: Path) -> Iterator[None]:
-    """Within it somebody has the FIFO open, and waits for what is written there, which is nothing."""
+def waiting_at(fifo: Path, server: Server) -> Iterator[None]:
+    """Within it the server has the FIFO open, and waits for what is written there, which is nothing.
+
+    A signal between its last look for signals and its read would wait as long as the read, as with all of Python. It
+    sleeps when it reads: this end of the FIFO has woken it.
+    """
     with fifo.open("wb"):
+        while psutil.Process(server.pid).status() != psutil.STATUS_SLEEPING:
+            time.sleep(0.01)
         yield
 
 
@@ -78,7 +85,7 @@ def reader_waits_at(fifo: Path) -> Iterator[None]:
 def test_a_server_that_reads_its_settings_ends_at_once(
     fifo: Path, arguments: Sequence[str], number: signal.Signals
 ) -> None:
-    with started(*arguments, "--config", str(fifo)) as server, reader_waits_at(fifo):
+    with started(*arguments, "--config", str(fifo)) as server, waiting_at(fifo, server):
         server.send_signal(number)
         assert ended(server) == (0, "", "")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.interop.programs import Programs
 
 _PROGRAMS = Programs("conformance", Path(__file__).parent)
-_CASE_TIMEOUT_S = 1
+_CASE_TIMEOUT_S = 3
 _RUN_TIMEOUT_S = 240
 _OUTPUT_TAIL_CHARACTERS = 2000
 
