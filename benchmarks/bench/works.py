@@ -176,17 +176,9 @@ def _guarded(name: str, *setups: Setup, limit: float | None = None) -> Case:
     return Case(work="guarded", name=name, setups=setups, measure=sends("-in-flight", 32), bars=bars)
 
 
-def _remoting(name: str, limit: float, *options: object) -> Case:
-    """Return a case of sends by the remoting protocol, beside Apache's broker itself."""
-    bars = [Bar(figure=CPU, limit=limit)]
-    return Case(
-        work="remoting",
-        name=name,
-        setups=APACHE_ONLY,
-        measure=remoting_sends(*options),
-        rehearsal_s=REHEARSAL_S,
-        bars=bars,
-    )
+def _remoting(name: str, measure: Measure, bar: Bar) -> Case:
+    """Return a case by the remoting protocol, beside Apache's broker itself."""
+    return Case(work="remoting", name=name, setups=APACHE_ONLY, measure=measure, rehearsal_s=REHEARSAL_S, bars=[bar])
 
 
 def _end_to_end(rate: int, *bars: Bar) -> Case:
@@ -233,25 +225,11 @@ LOADS: tuple[Case, ...] = (
         setups=APACHE_ONLY,
         measure=consumes("fifo-consumed", kind="FIFO", share=0.1),
     ),
-    _remoting("256 B, 1 in flight", 0.5, "-in-flight", 1),
-    _remoting("256 B, 128 in flight", 0.6, "-in-flight", 128),
-    _remoting("32 messages a batch", 1.2, "-batch", 32, "-in-flight", 32),
-    Case(
-        work="remoting",
-        name="pull 32, offsets committed",
-        setups=APACHE_ONLY,
-        measure=remoting_pulls,
-        rehearsal_s=REHEARSAL_S,
-        bars=[Bar(figure=CPU, limit=1.0)],
-    ),
-    Case(
-        work="remoting",
-        name="end to end, 1,000/s",
-        setups=APACHE_ONLY,
-        measure=remoting_end_to_end,
-        rehearsal_s=REHEARSAL_S,
-        bars=[Bar(figure=P99, limit=0.5)],
-    ),
+    _remoting("256 B, 1 in flight", remoting_sends("-in-flight", 1), Bar(figure=CPU, limit=0.5)),
+    _remoting("256 B, 128 in flight", remoting_sends("-in-flight", 128), Bar(figure=CPU, limit=0.6)),
+    _remoting("32 messages a batch", remoting_sends("-batch", 32, "-in-flight", 32), Bar(figure=CPU, limit=1.2)),
+    _remoting("pull 32, offsets committed", remoting_pulls, Bar(figure=CPU, limit=1.0)),
+    _remoting("end to end, 1,000/s", remoting_end_to_end, Bar(figure=P99, limit=0.5)),
     Case(work="delayed", name="how late", setups=APACHE_ONLY, measure=late),
     Case(work="transactions", name="half message and commit", setups=APACHE_ONLY, measure=transactions),
     _guarded("access control", ACCESS_CONTROL, ASYNC, limit=1.1),

@@ -52,7 +52,9 @@ func remotingEndToEnd(ctx context.Context, o *options, begin func()) (*figures, 
 		remotingSendBody(ctx, producers, maker, codeSend, body, maker.remotingProperties(), t, number)
 	})
 	for patience := time.Now().Add(graceful); received.Load() < found.Sent && time.Now().Before(patience); {
-		sleepUntil(ctx, time.Now().Add(10*time.Millisecond))
+		if !sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) {
+			break
+		}
 	}
 	stop()
 	running.Wait()

@@ -76,7 +76,8 @@ def waiting_at(fifo: Path, server: Server) -> Iterator[None]:
     """
     with fifo.open("wb"):
         while psutil.Process(server.pid).status() != psutil.STATUS_SLEEPING:
-            time.sleep(0.01)
+            assert server.poll() is None, "it has ended"
+            time.sleep(0.01)  # there is no event
         yield
 
 

@@ -4,7 +4,7 @@ A message that becomes readable wakes one poll of each group that waits for its 
 redelivery wakes one poll of its group. A poll that is woken in vain (another one took several messages, or a filter
 let nothing pass) may wait on at its place: the one that waits longest is next, and none starves.
 
-Pulls do not compete: all that wait at the end of a message queue are woken by its next message, by others none.
+Pulls do not compete: the next message of a message queue wakes all pulls that wait at its end, and no others.
 
 Beside polls there are watchers, which are all notified once when there may be messages: proxies, each with wait queues
 of its own.

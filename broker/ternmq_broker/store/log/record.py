@@ -96,6 +96,7 @@ _MISFIT: Final = "has bytes that do not fit its checksum"
 KINDS: Final = {kind.value: kind for kind in RecordKind}
 _MESSAGE: Final = RecordKind.MESSAGE
 _MESSAGE_NUMBER: Final = 1
+assert _MESSAGE.value == _MESSAGE_NUMBER
 
 
 class BadRecord(Exception):
