@@ -57,7 +57,7 @@ class ProxyHeartbeat:
         self._table = table
         self._interval_s = interval_s
         self._tasks, self._heartbeats = BackgroundTasks(), BackgroundTasks()
-        self._is_known = False
+        self._may_be_listed = False
         self._has_failed = False
 
     def start_heartbeats(self) -> None:
@@ -68,7 +68,7 @@ class ProxyHeartbeat:
         """Remove this process from the registry; if that is unavailable, the lease ends by itself."""
         await self._tasks.stop()
         await self._heartbeats.wait_until_done()
-        if self._is_known:
+        if self._may_be_listed:
             try:
                 await self._table.remove_proxy(self._own().name)
             except RegistryUnavailable as error:
@@ -84,7 +84,6 @@ class ProxyHeartbeat:
             await asyncio.sleep(self._interval_s)
 
     async def _send_heartbeat(self) -> None:
-        self._is_known = False
         try:
             await self._table.report_proxy(self._own(), LEASE_MS)
         except RegistryUnavailable:
@@ -94,4 +93,5 @@ class ProxyHeartbeat:
                 _log.exception("cannot send this proxy's heartbeat to the registry: lists of proxies lack it")
             self._has_failed = True
         else:
-            self._is_known, self._has_failed = True, False
+            # From now on: a later heartbeat that fails leaves the row of an earlier one, with its lease.
+            self._may_be_listed, self._has_failed = True, False

@@ -94,6 +94,17 @@ async def test_who_could_not_tell_has_nothing_to_leave() -> None:
     assert "left" not in table.done
 
 
+async def test_a_heartbeat_that_fails_leaves_the_row_of_an_earlier_one_which_is_removed() -> None:
+    table = Table(errors=[None, *[RegistryUnavailable("connection refused")] * 1000])
+    table.open.set()
+    heartbeat = heartbeat_in(table)
+    heartbeat.start_heartbeats()
+    await words(table, 3)
+    await heartbeat.stop_heartbeats()
+    assert table.done[:3] == ["told", "failed", "failed"]
+    assert table.done[-1] == "left"
+
+
 async def test_what_nobody_expected_is_logged_once_until_it_works_again(caplog: pytest.LogCaptureFixture) -> None:
     table = Table(errors=[ValueError("one"), ValueError("two"), None, ValueError("three")])
     table.open.set()
