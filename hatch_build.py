@@ -94,6 +94,7 @@ class CompiledModules(BuildHookInterface[BuilderConfig]):
         try:
             self._compile_once(folder)
         except subprocess.CalledProcessError as error:
+            shutil.rmtree(folder)
             raise RuntimeError(f"the hot path could not be compiled (TERNMQ_COMPILE=1):\n{error.stdout}") from error
         build_data["pure_python"] = False
         if machine := _other_machine():
