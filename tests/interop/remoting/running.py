@@ -18,7 +18,9 @@ from tests.support.stack import Stack
 
 PROGRAMS = Programs("remoting", Path(__file__).parent)
 JAVA_5 = "5.5.0"
-JAVA_OPTIONS = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+# Otherwise a client gives up a connection after 3 s, which a new virtual machine may need on a busy computer.
+PATIENT = "-Dcom.rocketmq.remoting.client.connect.timeout=30000"
+JAVA_OPTIONS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", PATIENT)
 CLIENTS = ("java4", "java5", "go4", "python4", "node4")
 """The programs; `java5` is that of `java4` with the libraries of RocketMQ 5."""
 NAMES_SHOWN = "color,city"

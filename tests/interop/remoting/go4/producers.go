@@ -26,7 +26,7 @@ func (d driver) startProducer(command line) (*sender, error) {
 		producer.WithGroupName(command.Get("group")),
 		producer.WithInstanceName(command.Get("name")),
 		producer.WithQueueSelector(producer.NewHashQueueSelector()),
-		producer.WithSendMsgTimeout(10 * time.Second),
+		producer.WithSendMsgTimeout(30 * time.Second),
 	}
 	if command.Has("access_key") {
 		options = append(options, producer.WithCredentials(credentials(command)))

@@ -39,7 +39,7 @@ class Driver:
         return carry_out({name: values[0] for name, values in command.items()}, command) or {}
 
     def do_producer(self, command: Command, _all: Every) -> None:
-        producer = Producer(command["group"], timeout=10000)
+        producer = Producer(command["group"], timeout=30000)
         self._start(producer, command)
 
     def do_send(self, command: Command, every: Every) -> Answer:

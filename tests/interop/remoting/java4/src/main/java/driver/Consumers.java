@@ -89,8 +89,7 @@ final class Consumers {
         DefaultMQPushConsumer consumer =
                 new DefaultMQPushConsumer(command.get("group"), hook, new AllocateMessageQueueAveragely(),
                         !command.get("traces").isEmpty(), null);
-        consumer.setNamesrvAddr(address);
-        consumer.setInstanceName(command.get("instance", name));
+        Clients.configure(consumer, address, command.get("instance", name));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(command.get("from", "CONSUME_FROM_FIRST_OFFSET")));
         if (!command.get("timestamp").isEmpty()) {
             consumer.setConsumeTimestamp(command.get("timestamp"));
@@ -116,8 +115,7 @@ final class Consumers {
         DefaultMQProducer replies = null;
         if (!command.get("replies").isEmpty()) {
             replies = new DefaultMQProducer(command.get("group") + "-replies", hook);
-            replies.setNamesrvAddr(address);
-            replies.setInstanceName(name);
+            Clients.configure(replies, address, name);
             replies.start();
         }
         if (command.get("counts").isEmpty()) {
@@ -195,8 +193,7 @@ final class Consumers {
         String name = command.get("name");
         String topic = command.get("topic");
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(command.get("group"), hook);
-        consumer.setNamesrvAddr(address);
-        consumer.setInstanceName(name);
+        Clients.configure(consumer, address, name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(command.get("from", "CONSUME_FROM_FIRST_OFFSET")));
         if (command.get("assign").isEmpty()) {
             consumer.subscribe(topic, command.get("tags", "*"));
@@ -235,8 +232,7 @@ final class Consumers {
     /** Says of a queue where it begins and ends, what its group committed, and where the messages of a time begin. */
     static void describeQueue(String address, Line command, RPCHook hook, Line answer) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(command.get("group"), hook);
-        consumer.setNamesrvAddr(address);
-        consumer.setInstanceName(command.get("name"));
+        Clients.configure(consumer, address, command.get("name"));
         consumer.start();
         MessageQueue queue =
                 new MessageQueue(command.get("topic"), command.get("broker"), command.number("queue", 0));
@@ -251,8 +247,7 @@ final class Consumers {
     /** Pulls all messages of a topic that are there, queue by queue, by the oldest of the three kinds of consumers. */
     static void pullAll(String address, Line command, RPCHook hook, Line answer) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(command.get("group"), hook);
-        consumer.setNamesrvAddr(address);
-        consumer.setInstanceName(command.get("name"));
+        Clients.configure(consumer, address, command.get("name"));
         consumer.start();
         int count = 0;
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(command.get("topic"))) {

@@ -35,11 +35,8 @@ final class Producers {
             transactions.setTransactionListener(new Checker());
             producer = transactions;
         }
-        if (!address.equals("none")) {
-            producer.setNamesrvAddr(address);
-        }
-        producer.setInstanceName(command.get("instance", command.get("name")));
-        producer.setSendMsgTimeout(10_000);
+        Clients.configure(producer, address, command.get("instance", command.get("name")));
+        producer.setSendMsgTimeout(30_000);
         producer.setMaxMessageSize(command.number("max_bytes", producer.getMaxMessageSize()));
         if (!command.get("tls").isEmpty()) {
             producer.setUseTLS(true);
