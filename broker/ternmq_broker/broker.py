@@ -44,6 +44,7 @@ from ternmq_broker.shard.sending import BrokerSending
 from ternmq_broker.store_opening import OpenedStore, open_store
 from ternmq_broker.timers import TimerDelivery
 from ternmq_broker.transactions.transaction_checks import TransactionChecks
+from ternmq_broker.transactions.transaction_queries import TransactionQueries
 from ternmq_broker.transactions.transactions import Transactions
 from ternmq_broker.upkeep.disk_room import DiskErrors
 from ternmq_broker.upkeep.housekeeping import BrokerHousekeeping
@@ -129,6 +130,7 @@ class Broker:
             broker=settings.name,
             rules=_check_rules(settings),
             open_max=settings.transactions_max,
+            refusal_of=self._writing.refusal_of,
         )
         self.orphans = TransactionChecks(self._transactions, store, clock, broker=settings.name)
         self._clock_watch = ClockWatch(clock)
@@ -170,6 +172,7 @@ class Broker:
             self.figures.counts.sent,
             self.admission.check_accepts,
         )
+        self._transactions.on_begun = self.figures.counts.sent.add_count
         self._appending.lite_refusal = self.lite.check_new_topic
         self.processor_s = opened.disk.processor_s
         self._history = BrokerHistory(
@@ -238,7 +241,7 @@ class Broker:
         searches = KeySearches(store.reader)
         return BrokerInspecting(
             store.indexes.queues,
-            self._transactions,
+            TransactionQueries(self._transactions, store, broker=self.name),
             BrokerQueries(
                 self.name,
                 store,

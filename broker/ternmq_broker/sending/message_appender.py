@@ -112,7 +112,7 @@ class MessageAppender:
             firsts = self._writer.append_batches([batch for batch, _ in came], self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - the caller gets it, and logs it if unexpected
             is_undone = not isinstance(error, WriteNotUndone)
-            self._refuse_requests(came, self._refusal_of(error), apart=is_undone and self._log.log_end == before)
+            self._refuse_requests(came, self._errors.refusal_of(error), apart=is_undone and self._log.log_end == before)
             return
         for batch, _ in came:
             self._sent.add_count(lite_parent(batch.topic), len(batch.messages))
@@ -121,13 +121,6 @@ class MessageAppender:
             self._answer_apart(came, firsts, ways)
             return
         self._flusher.when_acknowledged(self._log.log_end, partial(self._acknowledge_all, came, firsts))
-
-    def _refusal_of(self, error: Exception) -> Exception:
-        if not isinstance(error, OSError):
-            return error
-        refusal = self._errors.note_error(error)
-        refusal.__cause__ = error
-        return refusal
 
     def _answer_mode_of(self, topic: str) -> _AnswerMode:
         topic = lite_parent(topic)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ternmq_broker.inspecting.topic_contents import TopicContents
     from ternmq_broker.lite_topics import LiteTopics
     from ternmq_broker.store.index.log_index import LogIndex
-    from ternmq_broker.transactions.transactions import Transactions
+    from ternmq_broker.transactions.transaction_queries import TransactionQueries
     from ternmq_common.catalog.cluster import UnfinishedWork
     from ternmq_common.shard.model import (
         FigureHistory,
@@ -39,7 +39,7 @@ class BrokerInspecting:
     def __init__(
         self,
         queues: "LogIndex",
-        transactions: "Transactions",
+        transactions: "TransactionQueries",
         queries: "BrokerQueries",
         statuses: "MessageStatuses",
         contents: "TopicContents",

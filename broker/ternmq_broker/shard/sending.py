@@ -111,27 +111,20 @@ class BrokerSending:
         """Store a half message; see `Transactions.begin_transaction`."""
         self._admission.check_accepts(_WAITS_FOR_REPLICAS)
         with child_span("append", queue.topic), self._writing:
-            appended = await self._transactions.begin_transaction(queue.topic, queue.queue_id, half)
-        self._sent.add_count(queue.topic)
-        return appended
+            return await self._transactions.begin_transaction(queue.topic, queue.queue_id, half)
 
     def begin_transaction_nowait(self, queue: QueueRef, half: "HalfMessage", done: "Placed") -> bool:
         """Store a half message, and call `done` when it may be acknowledged. Return False, with nothing done, if that
         has to wait for a read."""
         self._admission.check_accepts(_WAITS_FOR_REPLICAS)
-        with self._writing:
-            begun = self._transactions.begin_transaction_nowait(queue.topic, queue.queue_id, half, done)
-        if begun:
-            self._sent.add_count(queue.topic)
-        return begun
+        return self._transactions.begin_transaction_nowait(queue.topic, queue.queue_id, half, done)
 
     def end_transaction_nowait(
         self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "TransactionEnded"
     ) -> bool:
         """Commit or roll back, and call `done` when that may be acknowledged. Return False, with nothing done, if that
         has to wait for a read."""
-        with self._writing:
-            return self._transactions.end_transaction_nowait(topic, transaction, resolution, done)
+        return self._transactions.end_transaction_nowait(topic, transaction, resolution, done)
 
     async def end_transaction(
         self,

@@ -120,13 +120,15 @@ class RecordWriter:
         stored_ms = self.last_stored_ms = max(now_ms, self.last_stored_ms)
         ends: dict[tuple[str, int], int] = {}
         records = [self._record_of_draft(draft, stored_ms, ends) for draft in drafts]
-        began = self._log.append_records(list(map(to_unplaced, records)))
+        began = self._log.append_records([to_unplaced(record) for record in records])
+        began.append(self._log.log_end)
         located: list[MessageLocation] = []
-        for draft, record, log_offset, end in zip(drafts, records, began, [*began[1:], self._log.log_end], strict=True):
-            size = end - log_offset
+        for number in range(len(records)):
+            record, log_offset = records[number], began[number]
+            size = began[number + 1] - log_offset
             if record.kind is RecordKind.MESSAGE:
                 queue = self._queues.get_queue(record.topic, record.queue_id)
-                self._queues.add_message(queue, log_offset, size, record.tag_hash, draft.message.keys)
+                self._queues.add_message(queue, log_offset, size, record.tag_hash, drafts[number].message.keys)
             self._indexes.note_record(record, log_offset, size)
             located.append(MessageLocation(log_offset, size, record.tag_hash))
         return located

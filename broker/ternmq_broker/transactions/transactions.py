@@ -11,9 +11,8 @@ Threads  everything runs on the event loop; reads far back in the log run in thr
 
 import asyncio
 import logging
-import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ternmq_broker.cold_reads import NotRepaired, records_at
@@ -26,23 +25,25 @@ from ternmq_broker.store.index.queue_index import MessageLocation
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.store.repairing.damage import AwaitsRepair
-from ternmq_broker.transactions.transaction_outcomes import TransactionOutcome, discarded_from, outcome_of
+from ternmq_broker.transactions.gathered_records import BegunHalf, EndedHalf
+from ternmq_broker.transactions.recent_halves import RecentHalves
+from ternmq_broker.transactions.transaction_appender import MessageKey, TransactionAppender
+from ternmq_broker.transactions.transaction_outcomes import TransactionOutcome, outcome_of
 from ternmq_common.errors import ErrorCode, MessagingError
+from ternmq_common.event_loop.callbacks import wait_until_ended, wait_until_placed
 from ternmq_common.names import DISCARD_TOPIC
 from ternmq_common.shard.model import (
     AppendedMessage,
     NewMessage,
-    OpenTransaction,
-    QueueRef,
-    StoredMessage,
-    TransactionPage,
     TransactionResolution,
     TransactionState,
 )
-from ternmq_common.shard.transaction_id import TransactionId
+from ternmq_common.shard.transaction_id import TransactionId, format_id
 from ternmq_protos.v2 import definition_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ternmq_broker.delivery.check_schedule import CheckRules
     from ternmq_broker.sending.flusher import LogFlusher
     from ternmq_broker.store.index.half_index import WaitingHalf
@@ -55,15 +56,16 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 # The outcomes of so many transactions are in memory, since a producer repeats its call soon.
 _ENDS_KEPT: Final = 10_000
-_PAGE: Final = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
 class _TransactionEnd:
-    state: TransactionState
-    topic: str
-    message_id: str
-    log_end: int
+    """How a transaction ended, and where the log ended with that."""
+
+    def __init__(self, state: TransactionState, topic: str, message_id: str, log_end: int) -> None:
+        self.state = state
+        self.topic = topic
+        self.message_id = message_id
+        self.log_end = log_end
 
 
 class Transactions:
@@ -79,10 +81,11 @@ class Transactions:
         broker: str,
         rules: "CheckRules",
         open_max: int,
+        refusal_of: "Callable[[Exception], Exception]",
     ) -> None:
+        """`refusal_of` turns an error of the store into one for producers."""
         self._store = store
         self._flusher = flusher
-        self._pollers = pollers
         self._clock = clock
         self._broker = broker
         self._open_max = open_max
@@ -91,6 +94,10 @@ class Transactions:
         self.checks = CheckSchedule(store.indexes.halves, rules)
         self.check_is_sooner = asyncio.Event()
         """Set when a check is due earlier than planned."""
+        self.on_begun: Callable[[str], None] = _ignore_topic
+        """A callback with the topic of each half message that was stored."""
+        self._appender = TransactionAppender(store, flusher, pollers, clock, refusal_of)
+        self._recent = RecentHalves()
         self._ends: OrderedDict[int, _TransactionEnd] = OrderedDict()
 
     def restore_waiting(self) -> None:
@@ -118,48 +125,54 @@ class Transactions:
 
         A half message that waits already is not stored again: its producer missed the answer, and repeats the call.
         """
-        first = await self._find_repeated(topic, half)
-        if first is not None:
-            return await self._acknowledge_begin(first)
-        return await self._acknowledge_begin(self._store_half(topic, queue_id, half))
+        while True:
+            first = await self._find_repeated(topic, half)
+            if first is not None:
+                await self._flusher.wait_until_acknowledged(self._store.log.log_end, _do_nothing)
+                return self.describe_begun(first)
+            key = (topic, half.message.keys[0], half.sender)
+            if not self._appender.is_begun(key):
+                return await wait_until_placed(partial(self._begin_half, topic, queue_id, half, key))
+            self._appender.store_gathered()
 
     def begin_transaction_nowait(self, topic: str, queue_id: int, half: "HalfMessage", done: "Placed") -> bool:
         """Store a half message like `begin_transaction`; `done` is called when it may be acknowledged. Return False,
-        with nothing done, if one with its id waits, which must be read."""
-        if self.halves.find_by_message(topic, half.message.keys[0], half.sender) is not None:
+        with nothing done, if there is one with its id, which must be read."""
+        key = (topic, half.message.keys[0], half.sender)
+        if self._appender.is_begun(key) or self.halves.find_by_message(*key) is not None:
             return False
-        waiting = self._store_half(topic, queue_id, half)
-
-        def acknowledge(error: MessagingError | None) -> None:
-            done(self._describe_begun(waiting) if error is None else None, error)
-
-        self._flusher.when_acknowledged(self._store.log.log_end, acknowledge)
+        self._begin_half(topic, queue_id, half, key, done)
         return True
 
-    def _store_half(self, topic: str, queue_id: int, half: "HalfMessage") -> "WaitingHalf":
-        if len(self.halves.waiting) >= self._open_max:
+    def _begin_half(self, topic: str, queue_id: int, half: "HalfMessage", key: MessageKey, done: "Placed") -> None:
+        open_count = len(self.halves.waiting) + self._appender.begun_count
+        if open_count >= self._open_max:
             raise MessagingError(
                 ErrorCode.TOO_MANY_REQUESTS,
-                f"{len(self.halves.waiting)} transactions are open, as many as may be (transactions_max)",
+                f"{open_count} transactions are open, as many as may be (transactions_max)",
             )
-        now_ms = self._clock.now_ms()
         draft = RecordDraft(RecordKind.HALF_MESSAGE, topic, queue_id, half.message, sender=half.sender)
-        [location] = self._store.writer.append_drafts([draft], now_ms)
-        waiting = self.halves.waiting[location.log_offset]
-        message_id = half.message.message_id
+        self._appender.gather_half(BegunHalf(draft, half.recovery_ms, self, done), key)
+
+    def note_begun(self, draft: RecordDraft, recovery_ms: int | None, location: MessageLocation) -> "WaitingHalf":
+        """Take note that this half message was stored, and schedule its first check."""
+        log_offset, topic = location.log_offset, draft.topic
+        waiting = self.halves.waiting[log_offset]
         stored_ms = self._store.writer.last_stored_ms  # later than now, if the clock was set back
-        self.halves.describe_half(waiting, topic=topic, message_id=message_id, sender=half.sender, stored_ms=stored_ms)
-        self.checks.add_half(waiting, half.recovery_ms)
+        self.halves.describe_half(
+            waiting, topic=topic, message_id=draft.message.keys[0], sender=draft.sender, stored_ms=stored_ms
+        )
+        self._recent.add_half(log_offset, draft)
+        self.checks.add_half(waiting, recovery_ms)
         if self.checks.next_due_ms() == waiting.next_check_ms:
             self.check_is_sooner.set()
+        self.on_begun(topic)
         return waiting
 
-    async def _acknowledge_begin(self, half: "WaitingHalf") -> AppendedMessage:
-        await self._flusher.wait_until_acknowledged(self._store.log.log_end, _do_nothing)
-        return self._describe_begun(half)
-
-    def _describe_begun(self, half: "WaitingHalf") -> AppendedMessage:
-        return AppendedMessage(half.message_id, half.log_offset, str(self.id_of(half)))
+    def describe_begun(self, half: "WaitingHalf") -> AppendedMessage:
+        """Return what the producer of a half message is answered."""
+        transaction_id = format_id(half.message_id, self._broker, half.log_offset)
+        return AppendedMessage(half.message_id, half.log_offset, transaction_id)
 
     async def _find_repeated(self, topic: str, half: "HalfMessage") -> "WaitingHalf | None":
         """The waiting half message that `half` repeats; another message under the same id is none."""
@@ -185,13 +198,16 @@ class Transactions:
                 await self._end_again(topic, transaction, resolution, by_operator=by_operator)
                 return
             if resolution is TransactionResolution.ROLLBACK:
-                self._settle_half(half, TransactionState.ROLLED_BACK, self._rollback_draft(half.topic, half.log_offset))
-                break
-            record = await self.read_half(half)
-            if self._pending_half(topic, transaction) is half:  # else another call was faster
-                self._commit_half(half, record)
-                break
-        await self._wait_until_ended(transaction.log_offset)
+                draft: RecordDraft | None = self._rollback_draft(half.topic, half.log_offset)
+            else:
+                draft = self._recent_commit(half)
+            if draft is None:
+                record = await self.read_half(half)
+                if self._pending_half(topic, transaction) is not half:
+                    continue  # another call was faster
+                draft = _commit_draft(half, record.queue_id, copy_message(record))
+            await wait_until_ended(partial(self._end_half, half, resolution, draft))
+            return
 
     def end_transaction_nowait(
         self, topic: str, transaction: TransactionId, resolution: TransactionResolution, done: "TransactionEnded"
@@ -201,28 +217,43 @@ class Transactions:
         half = self._pending_half(topic, transaction)
         if half is None:
             return False
+        draft: RecordDraft | None
         if resolution is TransactionResolution.ROLLBACK:
-            self._settle_half(half, TransactionState.ROLLED_BACK, self._rollback_draft(topic, half.log_offset))
+            draft = self._rollback_draft(topic, half.log_offset)
         else:
-            try:
-                [record] = self._store.reader.read_records([_location_of(half)], may_block=False)
-            except (WouldBlock, AwaitsRepair):
+            draft = self._recent_commit(half)
+            if draft is None:
+                draft = self._read_commit(half)
+            if draft is None:
                 return False
-            if record is None:
-                return False
-            self._commit_half(half, record)
-        self._flusher.when_acknowledged(self._store.log.log_end, done)
+        self._end_half(half, resolution, draft, done)
         return True
 
-    def _commit_half(self, half: "WaitingHalf", record: "Record") -> None:
-        origin = RecordOrigin(half.log_offset)
-        draft = RecordDraft(RecordKind.MESSAGE, record.topic, record.queue_id, copy_message(record), origin=origin)
-        self._settle_half(half, TransactionState.COMMITTED, draft)
+    def _end_half(
+        self, half: "WaitingHalf", resolution: TransactionResolution, draft: RecordDraft, done: "TransactionEnded"
+    ) -> None:
+        state = NEXT[TransactionState.PENDING, resolution]
+        self._appender.gather_end(EndedHalf(draft, half, state, self, done), half.log_offset)
+
+    def _recent_commit(self, half: "WaitingHalf") -> RecordDraft | None:
+        """Return the commit of a half message that is still in memory."""
+        recent = self._recent.find_half(half.log_offset)
+        return None if recent is None else _commit_draft(half, recent.queue_id, recent.message)
+
+    def _read_commit(self, half: "WaitingHalf") -> RecordDraft | None:
+        """Return the commit of a half message that can be read without waiting for the disk."""
+        try:
+            [record] = self._store.reader.read_records([_location_of(half)], may_block=False)
+        except (WouldBlock, AwaitsRepair):
+            return None
+        return None if record is None else _commit_draft(half, record.queue_id, copy_message(record))
 
     def _pending_half(self, topic: str, transaction: TransactionId) -> "WaitingHalf | None":
         """The half message if it waits; None if another one is at its log offset."""
+        if self._appender.is_ending(transaction.log_offset):
+            self._appender.store_gathered()
         half = self.halves.waiting.get(transaction.log_offset)
-        if half is None or self.id_of(half) != transaction:
+        if half is None or half.message_id != transaction.message_id or transaction.broker != self._broker:
             return None
         if half.topic != topic:
             raise unknown_transaction(transaction, f"it is of topic {half.topic!r}, not {topic!r}")
@@ -261,7 +292,7 @@ class Transactions:
         if following is TransactionState.COMMITTED:
             origin = RecordOrigin(transaction.log_offset)
             draft = RecordDraft(RecordKind.MESSAGE, outcome.topic, outcome.queue_id, outcome.message, origin=origin)
-        self._append_draft(draft)
+        self._appender.append_draft(draft)
         self._remember_end(
             transaction.log_offset,
             _TransactionEnd(following, outcome.topic, transaction.message_id, self._store.log.log_end),
@@ -272,20 +303,19 @@ class Transactions:
         return RecordDraft(RecordKind.OPERATION, topic, 0, operation, origin=RecordOrigin(log_offset))
 
     def _settle_half(self, half: "WaitingHalf", state: TransactionState, draft: RecordDraft) -> None:
-        self._append_draft(draft)
-        assert half.log_offset not in self.halves.waiting
-        self._remember_end(
-            half.log_offset, _TransactionEnd(state, half.topic, half.message_id, self._store.log.log_end)
-        )
+        """Settle a half message that still waits, now."""
+        self._appender.append_draft(draft)
+        self.note_settled(half, state, self._store.log.log_end)
 
-    def _append_draft(self, draft: RecordDraft) -> None:
-        if self._flusher.failure is not None:
-            raise self._flusher.failure
-        self._store.writer.append_drafts([draft], self._clock.now_ms())
-        if draft.kind is RecordKind.MESSAGE:
-            self._flusher.when_readable(
-                self._store.log.log_end, lambda: self._pollers.wake_queue(draft.topic, draft.queue_id, 1)
-            )
+    def note_settled(self, half: "WaitingHalf", state: TransactionState, log_end: int) -> None:
+        """Take note that the record that settles a half message was stored; the log then ended at `log_end`."""
+        assert half.log_offset not in self.halves.waiting
+        self._recent.drop_half(half.log_offset)
+        self._remember_end(half.log_offset, _TransactionEnd(state, half.topic, half.message_id, log_end))
+
+    def _still_waits(self, half: "WaitingHalf") -> bool:
+        self._appender.store_gathered()
+        return self.halves.waiting.get(half.log_offset) is half
 
     def _remember_end(self, log_offset: int, end: _TransactionEnd) -> None:
         self._ends[log_offset] = end
@@ -314,10 +344,10 @@ class Transactions:
             return
         except MessagingError as lost:
             _log.error("%s; it ends", lost.message)
-            if self.halves.waiting.get(half.log_offset) is half:
+            if self._still_waits(half):
                 self._settle_half(half, TransactionState.ROLLED_BACK, self._rollback_draft(half.topic, half.log_offset))
             return
-        if self.halves.waiting.get(half.log_offset) is not half:
+        if not self._still_waits(half):
             return
         _log.warning(
             "transaction %s of topic %s is discarded: its producer did not resolve it within %d transaction checks",
@@ -338,10 +368,9 @@ class Transactions:
 
     def forget_topic(self, topic: str) -> None:
         """End the transactions of a deleted topic."""
+        self._appender.store_gathered()
         for half in self.halves.waiting_of_topic(topic):
             self._settle_half(half, TransactionState.ROLLED_BACK, self._rollback_draft(topic, half.log_offset))
-
-    # --- queries
 
     def id_of(self, half: "WaitingHalf") -> TransactionId:
         return TransactionId(half.message_id, self._broker, half.log_offset)
@@ -368,50 +397,6 @@ class Transactions:
             raise unknown_transaction(transaction, "there is no such transaction here, or none that is kept any more")
         return outcome
 
-    async def describe_transaction(self, transaction: TransactionId) -> tuple[OpenTransaction, StoredMessage]:
-        """The outcome of a transaction, and its half message; INVALID_TRANSACTION_ID if there was none of that id."""
-        outcome = await self.find_outcome(transaction)
-        described = OpenTransaction(
-            transaction_id=str(transaction),
-            topic=outcome.topic,
-            message_id=transaction.message_id,
-            state=outcome.state,
-            stored_ms=outcome.stored_ms,
-            checks=outcome.checks,
-            next_check_ms=outcome.next_check_ms,
-            sender=outcome.sender,
-        )
-        queue = QueueRef(outcome.topic, self._broker, outcome.queue_id)
-        message = outcome.message
-        return described, StoredMessage(queue, 0, outcome.stored_ms or 0, message.system, message.rest)
-
-    async def list_page(self, state: TransactionState, *, topic: str, start: str, limit: int) -> TransactionPage:
-        """A page of pending transactions from a log offset on, or of discarded ones from an offset of the discard
-        topic on."""
-        first = _first_of_page(start)
-        if state is TransactionState.PENDING:
-            halves = [
-                half
-                for half in self.halves.waiting_in_order()
-                if half.log_offset >= first and topic in ("", half.topic)
-            ]
-            following = f"{halves[limit].log_offset:x}" if len(halves) > limit else ""
-            return TransactionPage([self._pending_row(half) for half in halves[:limit]], following)
-        page = await asyncio.to_thread(discarded_from, self._store, self._broker, topic, first, limit)
-        return TransactionPage(page.found, "" if page.following is None else f"{page.following:x}")
-
-    def _pending_row(self, half: "WaitingHalf") -> OpenTransaction:
-        return OpenTransaction(
-            transaction_id=str(self.id_of(half)),
-            topic=half.topic,
-            message_id=half.message_id,
-            state=TransactionState.PENDING,
-            stored_ms=half.stored_ms,
-            checks=half.checks,
-            next_check_ms=half.next_check_ms,
-            sender=half.sender,
-        )
-
     async def read_half(self, half: "WaitingHalf") -> "Record":
         """Read the half message's record; INTERNAL_SERVER_ERROR if it is lost. NotRepaired."""
         [record] = await records_at(self._store, [_location_of(half)])
@@ -423,16 +408,14 @@ class Transactions:
         return record
 
 
+def _commit_draft(half: "WaitingHalf", queue_id: int, message: NewMessage) -> RecordDraft:
+    """Return the record that commits a half message."""
+    origin = RecordOrigin(half.log_offset)
+    return RecordDraft(RecordKind.MESSAGE, half.topic, queue_id, message, origin=origin)
+
+
 def _location_of(half: "WaitingHalf") -> MessageLocation:
     return MessageLocation(half.log_offset, half.size, 0)
-
-
-def _first_of_page(start: str) -> int:
-    if not start:
-        return 0
-    if not _PAGE.fullmatch(start):
-        raise MessagingError(ErrorCode.BAD_REQUEST, f"{start[:100]!r} is no page; give what next_page was")
-    return int(start, 16)
 
 
 def unknown_transaction(transaction: TransactionId, why: str) -> MessagingError:
@@ -449,4 +432,8 @@ def _recovery_ms(system: bytes) -> int | None:
 
 
 def _do_nothing() -> None:
+    pass
+
+
+def _ignore_topic(_topic: str) -> None:
     pass

@@ -342,6 +342,14 @@ class DiskErrors:
         if isinstance(error, OSError):
             raise self.note_error(error) from error
 
+    def refusal_of(self, error: Exception) -> Exception:
+        """Return the error for producers, which of others than those of the disk is the same."""
+        if not isinstance(error, OSError):
+            return error
+        refusal = self.note_error(error)
+        refusal.__cause__ = error
+        return refusal
+
     def note_error(self, error: OSError) -> MessagingError:
         """Note an error of the disk, and return the one for producers."""
         text = f"the broker can't write to its disk: {error.strerror}"

@@ -25,7 +25,7 @@ class TransactionId(NamedTuple):
     log_offset: Int64
 
     def __str__(self) -> str:
-        return f"{self.message_id}@{self.broker}@{self.log_offset:x}"
+        return format_id(self.message_id, self.broker, self.log_offset)
 
     @classmethod
     def parse_id(cls, text: str) -> Self:
@@ -36,10 +36,15 @@ class TransactionId(NamedTuple):
             log_offset = int(place, 16)
         except ValueError:
             log_offset = -1
-        canonical = cls(message_id, broker, log_offset)
-        if not message_id or not broker or len(place) > _PLACE_DIGITS_MAX or str(canonical) != text:
+        is_canonical = format_id(message_id, broker, log_offset) == text
+        if not message_id or not broker or len(place) > _PLACE_DIGITS_MAX or not is_canonical:
             raise _transaction_error(text)
-        return canonical
+        return cls(message_id, broker, log_offset)
+
+
+def format_id(message_id: str, broker: str, log_offset: int) -> str:
+    """The id of the transaction whose half message is at that log offset of the broker."""
+    return f"{message_id}@{broker}@{log_offset:x}"
 
 
 def transaction_handle(transaction_id: str, topic: str, keys: "HandleKeys") -> str:

@@ -22,6 +22,7 @@ from ternmq_broker.store.message_store import MessageStore
 from ternmq_broker.store.record_drafts import RecordDraft
 from ternmq_broker.timers import TimerDelivery
 from ternmq_broker.transactions.transaction_checks import TransactionChecks
+from ternmq_broker.transactions.transaction_queries import TransactionQueries
 from ternmq_broker.transactions.transactions import Transactions
 from ternmq_common.clock import SystemClock
 from ternmq_common.errors import MessagingError
@@ -78,6 +79,12 @@ class SyncingFlusher:
             self._store.log.sync_segments()
         then()
 
+    def when_acknowledged(self, log_end: int, done: Callable[[None], None]) -> None:
+        assert log_end <= self._store.log.log_end
+        if self.acknowledges:
+            self._store.log.sync_segments()
+        done(None)
+
     async def wait_until_durable(self, log_end: int) -> None:
         assert log_end <= self._store.log.log_end
         self._store.log.sync_segments()
@@ -133,7 +140,9 @@ class WaitingMachine(RuleBasedStateMachine):
             broker=BROKER,
             rules=CheckRules(first_check_ms=60, interval_ms=100, checks_max=3, age_max_ms=FAR_MS),
             open_max=1000,
+            refusal_of=lambda error: error,
         )
+        self.queries = TransactionQueries(self.transactions, self.store, broker=BROKER)
         self.transactions.restore_waiting()
 
     def run(self, step: Coroutine[None, None, T]) -> T:
@@ -399,7 +408,7 @@ def test_a_discarded_half_message_says_when_it_was_stored_if_its_copy_or_the_log
     def stored_ms() -> list[int | None]:
         outcome = machine.run(machine.transactions.find_outcome(half.transaction))
         assert outcome.message.rest == record.rest, "what is delivered has nothing of its copy"
-        listed = machine.run(machine.transactions.list_page(TransactionState.DISCARDED, topic=TOPIC, start="", limit=9))
+        listed = machine.run(machine.queries.list_page(TransactionState.DISCARDED, topic=TOPIC, start="", limit=9))
         return [outcome.stored_ms, *(each.stored_ms for each in listed.transactions)]
 
     assert stored_ms() == [half.stored_ms, half.stored_ms]

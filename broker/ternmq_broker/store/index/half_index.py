@@ -31,7 +31,7 @@ def decode_checks(rest: bytes) -> int | None:
     return int(rest.removeprefix(_CHECKED)) if rest.startswith(_CHECKED) else None
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, init=False, eq=False)
 class WaitingHalf:
     """A waiting half message. `log_offset` and `size` are those of its record, `checks` counts transaction checks.
 
@@ -41,12 +41,20 @@ class WaitingHalf:
 
     log_offset: int
     size: int
-    checks: int = 0
-    topic: str = ""
-    message_id: str = ""
-    sender: str = ""
-    stored_ms: int = 0
-    next_check_ms: int = 0
+    checks: int
+    topic: str
+    message_id: str
+    sender: str
+    stored_ms: int
+    next_check_ms: int
+
+    # Written out, since the one that a dataclass generates is not compiled.
+    def __init__(self, *, log_offset: int, size: int, checks: int = 0) -> None:
+        self.log_offset = log_offset
+        self.size = size
+        self.checks = checks
+        self.topic = self.message_id = self.sender = ""
+        self.stored_ms = self.next_check_ms = 0
 
 
 class HalfIndex:
