@@ -43,7 +43,6 @@ from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.interface import MessageService
 from ternmq_runtime.observability.history_rings import STEP_MS
-from tests.support.until import until
 
 TOPIC = Topic(name="orders", type=MessageType.NORMAL, queues=4)
 MINUTE_MS = 60_000
@@ -635,32 +634,33 @@ class MessageServiceConformance:
 
     # --- transactions that wait for nothing but the log
 
-    async def test_a_transaction_begins_and_ends_at_once_or_not_at_all(self, service: MessageService) -> None:
+    async def test_a_transaction_begins_and_ends_without_a_coroutine_where_that_is_possible(
+        self, service: MessageService
+    ) -> None:
         queue, half = await self.queue(service), HalfMessage(message(b"half"), "sender")
-        begun: list[tuple[AppendedMessage | None, Exception | None]] = []
-        if service.sending.begin_transaction_nowait(queue, half, lambda *outcome: begun.append(outcome)):
-            await until(lambda: bool(begun))
-            [(appended, error)] = begun
-            assert error is None
-            assert appended is not None
-            assert not service.sending.begin_transaction_nowait(queue, half, lambda *outcome: begun.append(outcome))
-        else:
-            assert begun == []
-            appended = await service.sending.begin_transaction(queue, half)
+        appended = await begin_at_once(service, queue, half)
+        assert await begin_at_once(service, queue, half) == appended
         transaction = TransactionId.parse_id(appended.transaction_id)
         assert (await service.reading.bounds(queue)).maximum == 0
-        ended: list[Exception | None] = []
-        end = TOPIC.name, transaction, TransactionResolution.COMMIT
-        if service.sending.end_transaction_nowait(*end, ended.append):
-            await until(lambda: bool(ended))
-            assert ended == [None]
-        else:
-            assert ended == []
-            await service.sending.end_transaction(*end)
-        assert not service.sending.end_transaction_nowait(*end, ended.append)
-        await service.sending.end_transaction(*end)
+        for _ in range(2):
+            await end_at_once(service, transaction, TransactionResolution.COMMIT)
+        with pytest.raises(MessagingError, match="contradicts"):
+            await end_at_once(service, transaction, TransactionResolution.ROLLBACK)
         [committed] = (await service.reading.pull(queue, 0, ALL, batch=9, poll_s=0)).messages
         assert (body_of(committed), committed.half_offset) == (b"half", transaction.log_offset)
+
+    async def test_transactions_that_begin_and_end_together_keep_apart(self, service: MessageService) -> None:
+        queue = await self.queue(service)
+        halves = [HalfMessage(message(b"%d" % number), "sender") for number in range(8)]
+        begun = await asyncio.gather(*(begin_at_once(service, queue, half) for half in halves))
+        assert [each.message_id for each in begun] == [half.message.message_id for half in halves]
+        transactions = [TransactionId.parse_id(each.transaction_id) for each in begun]
+        resolutions = [TransactionResolution.COMMIT, TransactionResolution.ROLLBACK] * 4
+        await asyncio.gather(
+            *(end_at_once(service, *each) for each in zip(transactions, resolutions, strict=True)),
+        )
+        found = (await service.reading.pull(queue, 0, ALL, batch=9, poll_s=0)).messages
+        assert sorted(map(body_of, found)) == [b"0", b"2", b"4", b"6"]
 
     # --- how a message stands with groups
 
@@ -993,3 +993,27 @@ class MessageServiceConformance:
             assert len((await self.pull(service, member, 0, hold_ms=0)).messages) == 1
             reader = QueueReaderId("g", member)
             await service.reading.set_committed("g", await self.queue(service), 1, reader=reader)
+
+
+async def begin_at_once(service: MessageService, queue: QueueRef, half: HalfMessage) -> AppendedMessage:
+    """Begin a transaction without a coroutine, if that is possible."""
+    begun: asyncio.Future[AppendedMessage] = asyncio.get_running_loop().create_future()
+
+    def done(appended: AppendedMessage | None, error: Exception | None) -> None:
+        if appended is not None:
+            begun.set_result(appended)
+        else:
+            begun.set_exception(error or AssertionError("neither a result nor an error"))
+
+    if service.sending.begin_transaction_nowait(queue, half, done):
+        return await begun
+    return await service.sending.begin_transaction(queue, half)
+
+
+async def end_at_once(service: MessageService, transaction: TransactionId, resolution: TransactionResolution) -> None:
+    """End a transaction without a coroutine, if that is possible."""
+    ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+    if not service.sending.end_transaction_nowait(TOPIC.name, transaction, resolution, ended.set_result):
+        await service.sending.end_transaction(TOPIC.name, transaction, resolution)
+    elif (error := await ended) is not None:
+        raise error

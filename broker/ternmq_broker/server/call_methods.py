@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ternmq_broker.upkeep.disk_room import DiskShort
 from ternmq_common.errors import ErrorCode, MessagingError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ternmq_common.shard.shard_frames import FramePiece
 
 _log = logging.getLogger(__name__)
+DIRECT_CALLS: Final = frozenset({"append_each", "begin_transaction", "end_transaction"})
+"""The calls that mostly wait for nothing but the log."""
 
 
 class CallMethods:
@@ -99,6 +101,20 @@ class CallMethods:
     async def compile_filter(self, passing: "MessageFilter") -> "MessageFilter":
         """Compile the filter that came as text; ILLEGAL_FILTER_EXPRESSION if it is invalid."""
         return await compile_filter(self._filters, passing)
+
+    def begin_directly(self, what: str, values: "Values", answer: "Callable[[object, Exception | None], None]") -> bool:
+        """Begin one of `DIRECT_CALLS`; `answer` gets its result, or its error. Return False, with nothing done, if it
+        has to wait for more than the log."""
+        if what == "append_each":
+            self.append_each_nowait(values[0], lambda outcomes: answer(outcomes, None))
+            return True
+        if what == "begin_transaction":
+            queue, half = values
+            return self._broker.sending.begin_transaction_nowait(queue, half, answer)
+        topic, transaction, resolution, by_operator = values
+        return not by_operator and self._broker.sending.end_transaction_nowait(
+            topic, transaction, resolution, lambda error: answer(None, error)
+        )
 
     def append_each_nowait(self, requests: "AppendRequests", done: "Callable[[list[AppendOutcome]], object]") -> None:
         """Do the call without waiting; `done` gets the outcomes when the last one is known."""

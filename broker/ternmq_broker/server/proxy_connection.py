@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Raw, structs
 
-from ternmq_broker.server.call_methods import failure_of
+from ternmq_broker.server.call_methods import DIRECT_CALLS, failure_of
 from ternmq_broker.server.members.reported_members import ReportedMembers
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.done_result import DoneResult
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ternmq_broker.server.proxy_connections import ProxyConnections
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.model import (
-        AppendOutcome,
         DeliveredMessage,
         DroppedLite,
         OrphanedTransaction,
@@ -222,8 +221,7 @@ class ProxyConnection:
             piece.body = Raw()  # it would keep the whole frame while this call waits
             if self._answers.is_up_to_date(piece):
                 self._answers.refuse_deleted(piece, call, values)
-                if call.name == "append_each" and not piece.traceparent:
-                    self._append_each(piece, values)
+                if not piece.traceparent and self._begin_directly(piece, values):
                     return
                 work = call.call_method(self._methods[call.name], values)
                 if isinstance(work, DoneResult):
@@ -235,25 +233,33 @@ class ProxyConnection:
         except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
             self._send_piece(_encode_failure(piece, error))
 
-    def _append_each(self, piece: "FramePiece", values: "Values") -> None:
-        """Answer sends without a task, which would cost as much as the sends."""
+    def _begin_directly(self, piece: "FramePiece", values: "Values") -> bool:
+        """Begin a call that waits for nothing but the log, without a task, which would cost as much as the call. Return
+        False, with nothing done, if it is another call, or has to wait for more."""
+        if piece.what not in DIRECT_CALLS:
+            return False
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._unanswered.add(answered)
 
-        def answer_sends(outcomes: "list[AppendOutcome]") -> None:
+        def answer(result: object, error: Exception | None) -> None:
             self._unanswered.discard(answered)
             if not answered.done():  # it is done once the process gave up waiting
                 answered.set_result(None)
             try:
-                self._send_answer(piece, values, outcomes)
-            except Exception as error:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
-                self._send_piece(_encode_failure(piece, error))
+                if error is None:
+                    self._send_answer(piece, values, result)
+                else:
+                    self._send_piece(_encode_failure(piece, error))
+            except Exception as failure:  # noqa: BLE001 - the outermost of this call; `failure_of` logs
+                self._send_piece(_encode_failure(piece, failure))
 
+        self._unanswered.add(answered)
+        is_begun = False
         try:
-            self._answers.append_each_nowait(values[0], answer_sends)
-        except BaseException:
-            self._unanswered.discard(answered)
-            raise
+            is_begun = self._answers.begin_directly(piece.what, values, answer)
+        finally:
+            if not is_begun:
+                self._unanswered.discard(answered)
+        return is_begun
 
     def _start_task(self, piece: "FramePiece", call: "ShardCall", values: "Values", work: "Work") -> None:
         """Run a call as a task, until it is done or, if it only reads, is cancelled."""

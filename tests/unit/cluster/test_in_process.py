@@ -33,8 +33,10 @@ from ternmq_common.shard.model import (
     TimedMessage,
     Topic,
     TopicSubscription,
+    TransactionResolution,
     TransactionState,
 )
+from ternmq_common.shard.transaction_id import TransactionId
 from ternmq_protos.v2 import definition_pb2
 from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerRefused, BrokerUnavailable
 from ternmq_proxy.message_service.cluster.broker_links.remote_broker import RemoteBroker
@@ -42,7 +44,7 @@ from ternmq_proxy.message_service.cluster.service import ClusterMessageService
 from ternmq_registry.directory import RegistryDirectory
 from ternmq_runtime.observability.figures import GroupLag
 from tests.support.cluster import BrokerNode, InProcessCluster, reached
-from tests.support.message_service_conformance import body, body_of, message, order
+from tests.support.message_service_conformance import begin_at_once, body, body_of, end_at_once, message, order
 from tests.support.scripted_broker import Wire
 from tests.support.until import until, until_answered
 
@@ -277,6 +279,32 @@ async def test_a_send_to_a_broker_without_room_goes_to_another_and_producers_hea
         await two.one.sending.append(queue("broker-0"), [message(b"nowhere")])
     assert (caught.value.code, caught.value.maybe_done) == (definition_pb2.HA_NOT_AVAILABLE, False)
     assert two.stored() == [0, 1]
+
+
+async def test_a_transaction_that_no_coroutine_waits_for_begins_elsewhere_if_its_broker_cannot(two: TwoByTwo) -> None:
+    await two.make()
+
+    async def began_at(body: bytes) -> str:
+        half = HalfMessage(message(body), "producer", None)
+        appended = await begin_at_once(two.one, queue("broker-0"), half)
+        transaction = TransactionId.parse_id(appended.transaction_id)
+        await end_at_once(two.one, transaction, TransactionResolution.COMMIT)
+        return transaction.broker
+
+    assert await began_at(b"first") == "broker-0"
+    has_no_room(two.first.broker)
+    assert await began_at(b"second") == "broker-1"
+    await two.first.stop()
+    await reached(two.one, ["broker-1"])
+    assert await began_at(b"third") == "broker-1"
+    has_no_room(two.second.broker)
+    with pytest.raises(BrokerUnavailable, match="disk_free_min_bytes"):
+        await began_at(b"nowhere")
+    assert two.second.broker.reading.bounds(queue("broker-1")).result.maximum == 2
+    lost = TransactionId("m", "broker-9", 0)
+    with pytest.raises(MessagingError, match="which this cluster has not") as caught:
+        await end_at_once(two.one, lost, TransactionResolution.COMMIT)
+    assert caught.value.code == definition_pb2.INVALID_TRANSACTION_ID
 
 
 def has_no_room(broker: Broker) -> None:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.names import lite_parent
 from ternmq_common.shard.model import QueueRef
+from ternmq_proxy.message_service.cluster.background_calls import BackgroundCalls
 from ternmq_proxy.message_service.cluster.broker_links.calls import BrokerRefused, BrokerUnavailable
 
 if TYPE_CHECKING:
     from ternmq_common.shard.calls import ShardCall, Values
+    from ternmq_proxy.message_service.cluster.broker_links.calls import ResultCallback
     from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
     from ternmq_proxy.message_service.cluster.routes import TopicRoutes
@@ -33,6 +35,7 @@ class BrokerChoice:
         self._links = links
         self._routes = routes
         self._repeats = repeats
+        self._background_calls = BackgroundCalls()
 
     async def to_queue(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """Send to the queue, the first argument, or, when its broker did nothing, to the same queue of another one;
@@ -43,11 +46,34 @@ class BrokerChoice:
         except BrokerUnavailable as error:
             if error.maybe_done:
                 raise
-            others = self._others(queue)
-            if not others:
-                if isinstance(error, BrokerRefused):
-                    raise
-                return await self._repeats.ask_broker(queue.broker, call, values)
+            refusal = error
+        return await self._send_elsewhere(queue, call, values, refusal)
+
+    def to_queue_nowait(self, call: "ShardCall", values: "Values", on_result: "ResultCallback") -> None:
+        """Send like `to_queue`, without waiting; `on_result` is called at the end, possibly at once."""
+        queue: QueueRef = values[0]
+
+        def take_result(result: object, error: Exception | None) -> None:
+            self._note_outcome(queue.broker, error)
+            if isinstance(error, BrokerUnavailable) and not error.maybe_done:
+                self._background_calls.start(self._send_elsewhere(queue, call, values, error), on_result)
+            else:
+                on_result(result, error)
+
+        try:
+            self._links.require_broker(queue.broker).ask_nowait(call, values, take_result)
+        except Exception as error:  # noqa: BLE001 - the caller gets it, and logs unexpected errors
+            take_result(None, error)
+
+    async def _send_elsewhere(
+        self, queue: QueueRef, call: "ShardCall", values: "Values", refusal: BrokerUnavailable
+    ) -> Any:  # noqa: ANN401 - it is the call's own
+        """Send what the queue's broker did not do, for `refusal`: to other brokers, or to that one again."""
+        others = self._others(queue)
+        if not others:
+            if isinstance(refusal, BrokerRefused):
+                raise refusal
+            return await self._repeats.ask_broker(queue.broker, call, values)
         for number, name in enumerate(others):
             try:
                 return await self._send(QueueRef(queue.topic, name, queue.queue_id), call, values)
@@ -60,11 +86,16 @@ class BrokerChoice:
         try:
             result = await self._links.require_broker(queue.broker).ask_broker(call, (queue, *values[1:]))
         except MessagingError as error:
-            if is_broker_s_failure(error):
-                self._routes.send_failed(queue.broker)
+            self._note_outcome(queue.broker, error)
             raise
-        self._routes.send_worked(queue.broker)
+        self._note_outcome(queue.broker, None)
         return result
+
+    def _note_outcome(self, broker: str, error: Exception | None) -> None:
+        if error is None:
+            self._routes.send_worked(broker)
+        elif is_broker_s_failure(error):
+            self._routes.send_failed(broker)
 
     async def anywhere(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """Send to the first broker that can be reached and accepts the message."""

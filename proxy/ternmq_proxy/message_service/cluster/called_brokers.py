@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ternmq_common.shard.calls import ShardCall, Values
     from ternmq_common.shard.remote_shard import RemoteShard
+    from ternmq_proxy.message_service.cluster.broker_links.calls import ResultCallback
     from ternmq_proxy.message_service.cluster.broker_links.links import BrokerLinks
     from ternmq_proxy.message_service.cluster.repeats import RepeatedCalls
 
@@ -45,6 +46,14 @@ class CalledBrokers:
         if isinstance(named, ReceiptHandle | TransactionId):
             self.check_broker(named)
         return await self._repeats.ask_broker(named.broker, call, values)
+
+    def ask_transaction_nowait(
+        self, call: "ShardCall", transaction: TransactionId, values: "Values", on_result: "ResultCallback"
+    ) -> None:
+        """Ask the transaction's broker like `ask_named`, without waiting; `on_result` is called at the end, possibly at
+        once."""
+        self.check_broker(transaction)
+        self._repeats.ask_nowait(transaction.broker, call, values, on_result)
 
     async def ask_by_handles(self, call: "ShardCall", values: "Values") -> Any:  # noqa: ANN401 - it is the call's own
         """One call for each broker that gave some of the handles; an outcome for each handle, in order."""

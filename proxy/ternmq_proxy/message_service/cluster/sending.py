@@ -1,7 +1,8 @@
 """Sends: see `ServiceSending`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from ternmq_common.shard.calls import CALLS
 from ternmq_common.shard.remote_shard import SendingCalls
 from ternmq_proxy.message_service.cluster.gathered_sends import GatheredSends
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from ternmq_proxy.message_service.cluster.called_brokers import CalledBrokers
     from ternmq_proxy.message_service.cluster.routes import TopicRoutes
 
-_TO_QUEUE = frozenset({"append", "schedule", "begin_transaction"})
+_TO_QUEUE: Final = frozenset({"append", "schedule", "begin_transaction"})
+_BEGIN: Final = CALLS["begin_transaction"]
+_END: Final = CALLS["end_transaction"]
 
 
 class ClusterSending(SendingCalls):
@@ -51,13 +54,16 @@ class ClusterSending(SendingCalls):
         self._gathered.append_one_nowait(queue, message, done)
 
     def begin_transaction_nowait(self, queue: "QueueRef", half: "HalfMessage", done: "Placed") -> bool:
-        """See `ServiceSending.begin_transaction_nowait`: a call to another process has to wait."""
-        del queue, half, done
-        return False
+        """See `ServiceSending.begin_transaction_nowait`."""
+        self._choice.to_queue_nowait(_BEGIN, (queue, half), done)
+        return True
 
     def end_transaction_nowait(
         self, topic: str, transaction: "TransactionId", resolution: "TransactionResolution", done: "TransactionEnded"
     ) -> bool:
-        """See `ServiceSending.end_transaction_nowait`: a call to another process has to wait."""
-        del topic, transaction, resolution, done
-        return False
+        """See `ServiceSending.end_transaction_nowait`."""
+        by_operator = False
+        self._brokers.ask_transaction_nowait(
+            _END, transaction, (topic, transaction, resolution, by_operator), lambda _, error: done(error)
+        )
+        return True
