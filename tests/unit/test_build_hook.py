@@ -54,14 +54,17 @@ def test_what_can_not_be_compiled_ends_the_build_that_asks_for_it(
 ) -> None:
     monkeypatch.setenv("TERNMQ_COMPILE", "1")
     built = hook.CompiledModules.__new__(hook.CompiledModules)
+    folders: list[Path] = []
 
-    def fails(_: Path) -> None:
+    def fails(folder: Path) -> None:
+        folders.append(folder)
         raise subprocess.CalledProcessError(1, "mypyc", output="no compiler")
 
     monkeypatch.delenv("TERNMQ_COMPILED", raising=False)
     monkeypatch.setattr(built, "_compile", fails)
     with pytest.raises(RuntimeError, match="no compiler"):
         built.initialize("standard", {})
+    assert [folder.exists() for folder in folders] == [False]
 
 
 def test_a_wheel_for_another_machine_is_named_after_it_and_so_is_what_is_in_it(

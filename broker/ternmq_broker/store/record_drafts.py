@@ -1,11 +1,12 @@
 """Records of any kind that are to be stored and have no log offset yet."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from ternmq_broker.store.log.record import RecordKind, RecordOrigin
 from ternmq_common.shard.model import NewMessage
 
-NO_MESSAGE = NewMessage(0, b"", b"", ())
+NO_MESSAGE: Final = NewMessage(0, b"", b"", ())
 """The empty message of an operation or a tombstone."""
 
 

@@ -26,6 +26,7 @@ from ternmq_proxy.fronts.grpc.activities.settle_message import (
     change_invisible_duration,
     forward_message_to_dead_letter_queue,
 )
+from ternmq_proxy.operations.send_special import QUICK_BYTES_MAX
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from ternmq_proxy.call import Call
     from ternmq_proxy.services import Services
 
-# A longer request is served in a coroutine, which gives other tasks turns meanwhile.
-AT_ONCE_BYTES_MAX: Final = 64 << 10
+# A longer request is served in a coroutine, which gives other tasks turns meanwhile. A body whose digest is computed on
+# the event loop has no turns in a coroutine either, and costs twice as much there.
+AT_ONCE_BYTES_MAX: Final = QUICK_BYTES_MAX + (32 << 10)
 # Smaller requests that did not begin directly are mostly not ordinary.
 OF_BYTES_MIN: Final = 8 << 10
 
