@@ -34,7 +34,7 @@ _AnswerMode = tuple[bool, FlushMode | None]
 """When a topic's requests are answered: whether that does not wait for other replicas, and the topic's flush mode."""
 _DEFAULT_MODE: Final[_AnswerMode] = (False, None)
 # More is written at once, so that one write keeps the loop busy for a few milliseconds only.
-_GATHERED_BYTES_MAX: Final = 256 << 10
+GATHERED_BYTES_MAX: Final = 256 << 10
 
 
 class MessageAppender:
@@ -84,7 +84,7 @@ class MessageAppender:
         self._pending_requests.append((AppendBatch(queue.topic, queue.queue_id, messages), done))
         for message in messages:
             self._bytes += len(message.rest)
-        if self._bytes > _GATHERED_BYTES_MAX:
+        if self._bytes > GATHERED_BYTES_MAX:
             self._store_all()
 
     async def append(self, queue: "QueueRef", messages: "Sequence[NewMessage]") -> int:

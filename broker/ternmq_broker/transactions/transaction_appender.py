@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ternmq_broker.sending.message_appender import GATHERED_BYTES_MAX
 from ternmq_broker.store.disk.files import WriteNotUndone
 from ternmq_broker.store.log.record import RecordKind
 from ternmq_common.event_loop.callbacks import call_back
@@ -43,6 +44,7 @@ class TransactionAppender:
         self._clock = clock
         self._refusal_of = refusal_of
         self._gathered: list[GatheredRecord] = []
+        self._bytes = 0
         self._begun: set[MessageKey] = set()
         self._ending: set[int] = set()
 
@@ -60,12 +62,12 @@ class TransactionAppender:
         return log_offset in self._ending
 
     def gather_half(self, record: "GatheredRecord", key: MessageKey) -> None:
-        """Store a half message at the end of this turn; none of that key may be begun."""
+        """Store a half message by the end of this turn; none of that key may be begun."""
         self._begun.add(key)
         self._gather_record(record)
 
     def gather_end(self, record: "GatheredRecord", log_offset: int) -> None:
-        """Store the end of the transaction whose half message is there, at the end of this turn; only one may."""
+        """Store the end of the transaction whose half message is there, by the end of this turn; only one may."""
         self._ending.add(log_offset)
         self._gather_record(record)
 
@@ -73,11 +75,14 @@ class TransactionAppender:
         if not self._gathered:
             turn_end().add_work(self.store_gathered)
         self._gathered.append(record)
+        self._bytes += len(record.draft.message.rest)
+        if self._bytes > GATHERED_BYTES_MAX:
+            self.store_gathered()
 
     def store_gathered(self) -> None:
         """Store what waits for the end of this turn."""
         if self._gathered:
-            gathered, self._gathered = self._gathered, []
+            gathered, self._gathered, self._bytes = self._gathered, [], 0
             self._begun.clear()
             self._ending.clear()
             self._store_together(gathered)

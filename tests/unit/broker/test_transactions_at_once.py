@@ -123,6 +123,14 @@ async def test_what_begins_and_ends_in_one_turn_is_one_write(broker: Broker, wri
     assert [each.partition("@")[0] for each in await pending(broker)] == [f"b{number}" for number in range(5)]
 
 
+async def test_no_write_is_so_long_that_others_wait_for_it(broker: Broker, writes: list[int]) -> None:
+    begun = await asyncio.gather(*(begin(broker, f"n{number}", bytes(LARGE_BYTES)) for number in range(8)))
+    await asyncio.gather(*(end(broker, each, COMMIT) for each in begun))
+    assert max(writes) < 4 * LARGE_BYTES
+    assert len(writes) == 6
+    assert await message_count(broker) == 8
+
+
 @pytest.mark.parametrize("is_damaged", [False, True])
 async def test_a_large_record_that_must_be_waited_for_is_left_to_a_task(
     broker: Broker, is_damaged: bool, monkeypatch: pytest.MonkeyPatch
