@@ -1,8 +1,6 @@
 """A long send that is taken from its bytes stores and answers just what the one by protobuf does."""
 
 import asyncio
-import random
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ternmq_common.errors import MessagingError
-from ternmq_common.limits import MessageLimits, RequestLimits
+from ternmq_common.limits import RequestLimits
 from ternmq_common.shard.model import AppendedMessage, NewMessage, QueueRef
 from ternmq_protos.v2 import definition_pb2 as pb
 from ternmq_protos.v2 import service_pb2 as rpc
 from ternmq_proxy.fronts.grpc.activities import send_batch as module
 from ternmq_proxy.fronts.grpc.activities.send_batch import send_batch
 from ternmq_proxy.fronts.grpc.activities.send_message import send_message
-from ternmq_proxy.processors.sending.stored_form import body_checksum
 from ternmq_proxy.services import Services
 from tests.unit.proxy.test_begun_sends import (
     AWAY,
@@ -92,51 +89,14 @@ def test_a_thousand_messages_are_taken(kind: str) -> None:
     assert is_taken(of_kind(kind, [ONE] * 1000, GROUPS * 112))
 
 
-def large(size: int) -> pb.Message:
-    """A message whose body has that size, and is not that of another size."""
-    body = random.Random(size).randbytes(size)
-    return pb.Message(topic=ONE.topic, system_properties=ONE.system_properties, body=body)
-
-
-@pytest.mark.parametrize("kind", ["normal", "fifo", "lite"])
-def test_large_bodies_are_taken_too(kind: str) -> None:
-    assert is_taken(of_kind(kind, [large(1 << 20)], GROUPS))
-    messages = [ONE, large(1 << 20), large((256 << 10) + 1), ONE, ONE, large(300_000), large(65536)]
-    assert is_taken(of_kind(kind, messages, GROUPS))
-    assert is_taken(of_kind(kind, [large(MessageLimits().body_bytes_max)], GROUPS))
-
-
-@given(KINDS, st.data())
-def test_any_bytes_around_a_large_body_have_the_same_outcome_both_ways(kind: str, data: st.DataObject) -> None:
-    damaged = bytearray(of_kind(kind, [large(300_000), ONE, large(400_000)], GROUPS))
-    heads = st.sampled_from([0, len(damaged) - 400_100, 300_000])
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(heads) + data.draw(st.integers(0, 150))
-        damaged[at] = data.draw(st.integers(0, 255))
-    is_taken(bytes(damaged))
-
-
-@pytest.mark.plain  # which function computes a digest can't be changed in a compiled module
-def test_digests_of_large_bodies_are_computed_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    def checksum(body: bytes) -> bytes:
-        assert threading.current_thread() is not threading.main_thread()
-        sizes.append(len(body))
-        return body_checksum(body)
-
-    monkeypatch.setattr(module, "body_checksum", checksum)
-    assert is_taken(of_kind("normal", [ONE, large(1 << 20), large(100_000), large(300_000)], GROUPS))
-    assert sizes == [1 << 20, 300_000]
-
-
 def mixed() -> dict[str, list[pb.Message]]:
+    large = pb.Message(topic=ONE.topic, system_properties=ONE.system_properties, body=bytes(256 << 10))
     return {
         "none": [],
         "more than there may be": [ONE] * (RequestLimits().entries_max + 1),
         "two topics": [ONE, pb.Message(topic={"name": "else"}, body=b"x", system_properties={"message_id": "m"})],
         "FIFO and not": [in_order(ONE, "g"), in_order(ONE, "")],
-        "one that is too large": [ONE, large(MessageLimits().body_bytes_max + 1)],
+        "a large one": [ONE, large],
         "a topic that is not known": [
             pb.Message(topic={"name": "new"}, body=b"x", system_properties={"message_id": "m"})
         ],

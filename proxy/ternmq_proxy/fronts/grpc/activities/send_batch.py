@@ -1,11 +1,10 @@
 """SendMessage of many ordinary messages, read from the bytes of the request as in `sent_messages`.
 
 A request that is too long for `begin_send` is read in steps of half a millisecond, between which other tasks get
-turns; digests of large bodies are computed in threads. Messages of a FIFO or LITE topic may be of several message
-groups or lite topics: each has an entry with its outcome. Other messages are left to `send_message`.
+turns. Messages of a FIFO or LITE topic may be of several message groups or lite topics: each has an entry with its
+outcome. Other messages are left to `send_message`.
 """
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
@@ -14,11 +13,10 @@ from ternmq_common.event_loop.fairness import WorkTurns
 from ternmq_protos.v2.service_pb2 import SendMessageResponse, SendResultEntry
 from ternmq_proxy.fronts.grpc.activities.request_bytes import resource_name
 from ternmq_proxy.fronts.grpc.activities.sent_form import serialize_sent_apart
-from ternmq_proxy.fronts.grpc.activities.sent_messages import MESSAGES_TAG, SendContext, find_body, read_sent_message
+from ternmq_proxy.fronts.grpc.activities.sent_messages import MESSAGES_TAG, SendContext, read_sent_message
 from ternmq_proxy.fronts.grpc.activities.status import OK, make_status, overall_status
 from ternmq_proxy.fronts.wire_fields import NotOrdinary, content_span
 from ternmq_proxy.operations.send_ordinary import OrderKey, ordinary_type, send_ordinary
-from ternmq_proxy.processors.sending.stored_form import body_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,15 +43,12 @@ class _SendBatch:
         self._most = most
         self._at = 0
         self._topic = b""
-        self._checksum = b""  # of the next message, if its body is large
-        self.large_body: bytes | None = None
-        """The large body whose digest is missing for the next message."""
         self.messages: list[NewMessage] = []
         self.order_keys: list[OrderKey] = []
 
     def read_some(self) -> bool:
-        """Read some more messages; return whether others follow, the first of which may have a `large_body`. Raises
-        NotOrdinary, also for messages of several topics and for too many."""
+        """Read some more messages; return whether others follow. Raises NotOrdinary, also for messages of several
+        topics and for too many."""
         data, at = self._data, self._at
         end = len(data)
         stop = min(end, at + _STEP_BYTES)
@@ -62,13 +57,10 @@ class _SendBatch:
                 break
             if data[at] != MESSAGES_TAG or len(self.messages) == self._most:
                 raise NotOrdinary
-            begin, following = content_span(data, at + 1, end)
-            if following - begin > _MESSAGE_BYTES_MAX and not self._checksum:
-                self.large_body = find_body(data, begin, following, self._sender)
-                break
-            at = following
-            topic, order_key, message = read_sent_message(data, begin, at, self._sender, checksum=self._checksum)
-            self._checksum = b""
+            begin, at = content_span(data, at + 1, end)
+            if at - begin > _MESSAGE_BYTES_MAX:
+                raise NotOrdinary  # their digest takes long, and is computed in a thread
+            topic, order_key, message = read_sent_message(data, begin, at, self._sender)
             if topic != self._topic:
                 if self.messages:
                     raise NotOrdinary
@@ -77,11 +69,6 @@ class _SendBatch:
             self.order_keys.append(order_key)
         self._at = at
         return at < end
-
-    async def take_digest(self, body: bytes) -> None:
-        """Compute the digest of the large body in a thread."""
-        self.large_body = None
-        self._checksum = await asyncio.to_thread(body_checksum, body)
 
     @property
     def topic_name(self) -> str:
@@ -101,10 +88,7 @@ async def send_batch(data: bytes, call: "Call", services: "Services") -> tuple[b
     batch, turns = _SendBatch(data, sender, services.request_limits.entries_max), WorkTurns()
     try:
         while batch.read_some():
-            if batch.large_body is not None:
-                await batch.take_digest(batch.large_body)
-            else:
-                await turns.next_turn()
+            await turns.next_turn()
         name = batch.topic_name
         batch.check_type()
     except (NotOrdinary, IndexError, UnicodeDecodeError, DecodeError):

@@ -137,25 +137,12 @@ def read_half_message(data: bytes, sender: SendContext) -> tuple[str, NewMessage
         raise NotOrdinary from error
 
 
-def find_body(data: bytes, at: int, end: int, sender: SendContext) -> bytes:
-    """Return the body of the message at this position. Raises NotOrdinary, and IndexError on broken bytes."""
-    for tag in (_TOPIC, _USER_PROPERTIES, _SYSTEM_PROPERTIES):
-        while data[at] == tag:
-            _, at = content_span(data, at + 1, end)
-    if data[at] != _BODY:
-        raise NotOrdinary
-    begin, at = content_span(data, at + 1, end)
-    if at != end or at - begin > sender.limits.body_bytes_max:
-        raise NotOrdinary
-    return data[begin:end]
-
-
 def read_sent_message(
-    data: bytes, at: int, end: int, sender: SendContext, *, is_half: bool = False, checksum: bytes = b""
+    data: bytes, at: int, end: int, sender: SendContext, *, is_half: bool = False
 ) -> tuple[bytes, OrderKey, NewMessage]:
     """Return the message at this position: its topic as a serialized Resource, its order key, and its stored form. It
-    must be of type TRANSACTION if `is_half`, or else of another one. `checksum` is the `body_checksum` of its body if
-    that is known. Raises NotOrdinary, and on broken bytes IndexError or UnicodeDecodeError."""
+    must be of type TRANSACTION if `is_half`, or else of another one. Raises NotOrdinary, and on broken bytes IndexError
+    or UnicodeDecodeError."""
     if data[at] != _TOPIC:
         raise NotOrdinary
     begin, at = content_span(data, at + 1, end)
@@ -175,16 +162,7 @@ def read_sent_message(
         raise NotOrdinary
     rest = data[system_end:end] if user == user_end else data[user:user_end] + data[system_end:end]
     order_key, message = _read_stored_form(
-        data,
-        system,
-        system_end,
-        rest,
-        checksum or body_checksum(data[begin:end]),
-        len(rest) - (end - begin),
-        user_text,
-        user_bytes,
-        sender,
-        is_half,
+        data, system, system_end, rest, data[begin:end], user_text, user_bytes, sender, is_half
     )
     return topic, order_key, message
 
@@ -218,15 +196,14 @@ def _read_stored_form(
     begin: int,
     end: int,
     rest: bytes,
-    checksum: bytes,
-    around_body: int,
+    body: bytes,
     user_text: str,
     user_bytes: int,
     sender: SendContext,
     is_half: bool,
 ) -> tuple[OrderKey, NewMessage]:
     """Return the order key, and the message whose system properties are at this position. Fields up to the message id
-    are stored as one piece. `around_body` is how many bytes `rest` has beside the body."""
+    are stored as one piece."""
     at, text, size, tag = begin, user_text, user_bytes, ""
     if data[at] == _TAG:
         first, at = content_span(data, at + 1, end)
@@ -257,8 +234,8 @@ def _read_stored_form(
     if not text.isprintable() or not host_text.isprintable() or not group.isprintable():
         raise NotOrdinary
     kind = _IDENTITY_FIFO if group else _IDENTITY_LITE if lite else _IDENTITY_HALF if is_half else _IDENTITY_NORMAL
-    system = b"".join((data[begin:at], DIGEST_HEAD, checksum, kind, born))
-    if len(system) + around_body > sender.limits.stored_properties_bytes_max:
+    system = b"".join((data[begin:at], DIGEST_HEAD, body_checksum(body), kind, born))
+    if len(system) + len(rest) - len(body) > sender.limits.stored_properties_bytes_max:
         raise NotOrdinary
     return (group, lite), NewMessage(tag_hash(tag), system, rest, (message_id, *keys))
 
