@@ -130,7 +130,7 @@ class Broker:
             broker=settings.name,
             rules=_check_rules(settings),
             open_max=settings.transactions_max,
-            refusal_of=self._writing.refusal_of,
+            make_refusal=self._writing.make_refusal,
         )
         self.orphans = TransactionChecks(self._transactions, store, clock, broker=settings.name)
         self._clock_watch = ClockWatch(clock)

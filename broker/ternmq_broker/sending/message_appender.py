@@ -112,7 +112,9 @@ class MessageAppender:
             firsts = self._writer.append_batches([batch for batch, _ in came], self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - the caller gets it, and logs it if unexpected
             is_undone = not isinstance(error, WriteNotUndone)
-            self._refuse_requests(came, self._errors.refusal_of(error), apart=is_undone and self._log.log_end == before)
+            self._refuse_requests(
+                came, self._errors.make_refusal(error), apart=is_undone and self._log.log_end == before
+            )
             return
         for batch, _ in came:
             self._sent.add_count(lite_parent(batch.topic), len(batch.messages))

@@ -1,5 +1,6 @@
 """Half messages, commits and rollbacks that are stored at the end of this turn of the event loop."""
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,19 +11,19 @@ if TYPE_CHECKING:
     from ternmq_common.shard.model import Placed, TransactionEnded, TransactionState
 
 
-class GatheredRecord:
+class GatheredRecord(ABC):
     """A record, and the call that waits for it."""
 
     def __init__(self, draft: "RecordDraft") -> None:
         self.draft = draft
 
+    @abstractmethod
     def note_stored(self, location: "MessageLocation", log_end: int) -> None:
-        """Take note that the record is in the log, which then ended at `log_end`."""
-        raise NotImplementedError
+        """Note that the record is in the log, which then ended at `log_end`."""
 
+    @abstractmethod
     def answer_call(self, error: Exception | None) -> None:
         """Answer the call: the record may be acknowledged, or never will be."""
-        raise NotImplementedError
 
 
 class BegunHalf(GatheredRecord):

@@ -1,7 +1,7 @@
 """Appends half messages and the ends of transactions: those of one turn of the event loop are one write to the log.
 
 Each record is stored or refused by itself if they can't be stored together. A record that waits for the end of its turn
-is not in the store's indexes yet: `is_begun` and `is_ending` tell of it, and `store_gathered` stores it at once.
+is not in the store's indexes yet: `is_begun` and `is_ending` know it, and `store_gathered` stores it at once.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ MessageKey = tuple[str, str, str]
 
 
 class TransactionAppender:
-    """Appends to the log of one broker. `refusal_of` turns an error of the store into one for producers."""
+    """Appends to the log of one broker. `make_refusal` turns an error of the store into one for producers."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class TransactionAppender:
         flusher: "LogFlusher",
         pollers: "PollQueues",
         clock: "SystemClock",
-        refusal_of: Callable[[Exception], Exception],
+        make_refusal: Callable[[Exception], Exception],
     ) -> None:
         self._log = store.log
         self._writer = store.writer
         self._flusher = flusher
         self._pollers = pollers
         self._clock = clock
-        self._refusal_of = refusal_of
+        self._make_refusal = make_refusal
         self._gathered: list[GatheredRecord] = []
         self._bytes = 0
         self._begun: set[MessageKey] = set()
@@ -107,7 +107,7 @@ class TransactionAppender:
             located = self._writer.append_drafts([each.draft for each in gathered], self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - the callers get it, and log it if unexpected
             is_undone = not isinstance(error, WriteNotUndone) and self._log.log_end == before
-            self._refuse_all(gathered, self._refusal_of(error), apart=is_undone)
+            self._refuse_all(gathered, self._make_refusal(error), apart=is_undone)
             return
         log_end = self._log.log_end
         for record, location in zip(gathered, located, strict=True):

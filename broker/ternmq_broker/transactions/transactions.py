@@ -32,12 +32,7 @@ from ternmq_broker.transactions.transaction_outcomes import TransactionOutcome, 
 from ternmq_common.errors import ErrorCode, MessagingError
 from ternmq_common.event_loop.callbacks import wait_until_ended, wait_until_placed
 from ternmq_common.names import DISCARD_TOPIC
-from ternmq_common.shard.model import (
-    AppendedMessage,
-    NewMessage,
-    TransactionResolution,
-    TransactionState,
-)
+from ternmq_common.shard.model import AppendedMessage, NewMessage, TransactionResolution, TransactionState
 from ternmq_common.shard.transaction_id import TransactionId, format_id
 from ternmq_protos.v2 import definition_pb2
 
@@ -81,9 +76,9 @@ class Transactions:
         broker: str,
         rules: "CheckRules",
         open_max: int,
-        refusal_of: "Callable[[Exception], Exception]",
+        make_refusal: "Callable[[Exception], Exception]",
     ) -> None:
-        """`refusal_of` turns an error of the store into one for producers."""
+        """`make_refusal` turns an error of the store into one for producers."""
         self._store = store
         self._flusher = flusher
         self._clock = clock
@@ -96,7 +91,7 @@ class Transactions:
         """Set when a check is due earlier than planned."""
         self.on_begun: Callable[[str], None] = _ignore_topic
         """A callback with the topic of each half message that was stored."""
-        self._appender = TransactionAppender(store, flusher, pollers, clock, refusal_of)
+        self._appender = TransactionAppender(store, flusher, pollers, clock, make_refusal)
         self._recent = RecentHalves()
         self._ends: OrderedDict[int, _TransactionEnd] = OrderedDict()
 
@@ -121,7 +116,7 @@ class Transactions:
     # --- for producers
 
     async def begin_transaction(self, topic: str, queue_id: int, half: "HalfMessage") -> AppendedMessage:
-        """Store a half message, and return when it may be acknowledged; OSError: it was not stored.
+        """Store a half message, and return when it may be acknowledged. Raises MessagingError if it was not stored.
 
         A half message that waits already is not stored again: its producer missed the answer, and repeats the call.
         """
@@ -155,7 +150,7 @@ class Transactions:
         self._appender.gather_half(BegunHalf(draft, half.recovery_ms, self, done), key)
 
     def note_begun(self, draft: RecordDraft, recovery_ms: int | None, location: MessageLocation) -> "WaitingHalf":
-        """Take note that this half message was stored, and schedule its first check."""
+        """Note that this half message was stored, and schedule its first check."""
         log_offset, topic = location.log_offset, draft.topic
         waiting = self.halves.waiting[log_offset]
         stored_ms = self._store.writer.last_stored_ms  # later than now, if the clock was set back
@@ -170,7 +165,7 @@ class Transactions:
         return waiting
 
     def describe_begun(self, half: "WaitingHalf") -> AppendedMessage:
-        """Return what the producer of a half message is answered."""
+        """Return the answer for the producer of a half message."""
         transaction_id = format_id(half.message_id, self._broker, half.log_offset)
         return AppendedMessage(half.message_id, half.log_offset, transaction_id)
 
@@ -308,7 +303,7 @@ class Transactions:
         self.note_settled(half, state, self._store.log.log_end)
 
     def note_settled(self, half: "WaitingHalf", state: TransactionState, log_end: int) -> None:
-        """Take note that the record that settles a half message was stored; the log then ended at `log_end`."""
+        """Note that the record that settles a half message was stored; the log then ended at `log_end`."""
         assert half.log_offset not in self.halves.waiting
         self._recent.drop_half(half.log_offset)
         self._remember_end(half.log_offset, _TransactionEnd(state, half.topic, half.message_id, log_end))

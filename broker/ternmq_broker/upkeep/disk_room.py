@@ -342,8 +342,9 @@ class DiskErrors:
         if isinstance(error, OSError):
             raise self.note_error(error) from error
 
-    def refusal_of(self, error: Exception) -> Exception:
-        """Return the error for producers, which of others than those of the disk is the same."""
+    def make_refusal(self, error: Exception) -> Exception:
+        """Return the error for producers: an error of the disk is noted and gets their words, any other stays as it
+        is."""
         if not isinstance(error, OSError):
             return error
         refusal = self.note_error(error)

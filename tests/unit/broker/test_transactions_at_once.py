@@ -100,16 +100,16 @@ async def pending(broker: Broker) -> list[str]:
 
 
 @pytest.fixture
-def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes each write to the store's files had, in their order."""
+def writes(broker: Broker) -> list[int]:
+    """How many bytes each write to the commit log has, in their order."""
     found: list[int] = []
-    append = DiskFile.append
+    log = broker.store.log
 
-    def counted(file: DiskFile, pieces: Sequence[bytes]) -> None:
-        found.append(sum(map(len, pieces)))
-        append(file, pieces)
+    def note_write() -> None:
+        found.append(log.log_end - sum(found))
 
-    monkeypatch.setattr(DiskFile, "append", counted)
+    assert (log.log_end, log.on_append) == (0, None)
+    log.on_append = note_write
     return found
 
 

@@ -140,7 +140,7 @@ class WaitingMachine(RuleBasedStateMachine):
             broker=BROKER,
             rules=CheckRules(first_check_ms=60, interval_ms=100, checks_max=3, age_max_ms=FAR_MS),
             open_max=1000,
-            refusal_of=lambda error: error,
+            make_refusal=lambda error: error,
         )
         self.queries = TransactionQueries(self.transactions, self.store, broker=BROKER)
         self.transactions.restore_waiting()

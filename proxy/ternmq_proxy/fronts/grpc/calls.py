@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ternmq_proxy.services import Services
 
 # A longer request is served in a coroutine, which gives other tasks turns meanwhile. A body whose digest is computed on
-# the event loop has no turns in a coroutine either, and costs twice as much there.
+# the event loop has no turns in a coroutine either, and costs half as much again there.
 AT_ONCE_BYTES_MAX: Final = QUICK_BYTES_MAX + (32 << 10)
 # Smaller requests that did not begin directly are mostly not ordinary.
 OF_BYTES_MIN: Final = 8 << 10
